@@ -30,7 +30,7 @@ $(eval $(call test_module,running_test,$(call sources,test/running/*.c) \
 	$(patsubst %,src/functions/%.c,array result_array check) $(patsubst %,src/key/%.c,keytype encode) \
 	$(patsubst %,src/base/%.c,memory large_memory huge_page check)))
 
-# What other extensions do: a hook.
+# What other extensions do: a hook, and an aggregate that asks by what it is called.
 $(eval $(call test_module,extension_test,$(call sources,test/extension/*.c)))
 
 # A clock that a test can set: see test/fakeclock/clock.c.

@@ -85,15 +85,15 @@ gpusort_states_get(GpusortStates *states, uint32 group)
 		init_combinations(states);
 	slot = states->sent;
 	ExecClearTuple(slot);
-	ResetExprContext(states->agg->tmpcontext);
-	old = MemoryContextSwitchTo(states->agg->tmpcontext->ecxt_per_tuple_memory);
+	ResetExprContext(states->call_context);
+	old = MemoryContextSwitchTo(states->call_context->ecxt_per_tuple_memory);
 	for (int t = 0; t < states->ntransitions; t++)
 	{
 		GpusortCombination *combination = &states->combinations[t];
 		GpusortState *state = &states->states[(Size) group * states->ntransitions + t];
 		Datum		value = state->value;
 
-		gpusort_states_set_current(states, states->transitions[t].aggref, t);
+		gpusort_states_set_transition(states, t);
 		if (combination->pack_call != NULL && !state->isnull)
 		{
 			combination->pack_call->args[0] = (NullableDatum) {value};
@@ -118,14 +118,14 @@ gpusort_states_combine(GpusortStates *states, uint32 group, MinimalTuple row)
 	slot = states->received;
 	ExecStoreMinimalTuple(row, slot, false);
 	slot_getallattrs(slot);
-	ResetExprContext(states->agg->tmpcontext);
-	old = MemoryContextSwitchTo(states->agg->tmpcontext->ecxt_per_tuple_memory);
+	ResetExprContext(states->call_context);
+	old = MemoryContextSwitchTo(states->call_context->ecxt_per_tuple_memory);
 	for (int t = 0; t < states->ntransitions; t++)
 	{
 		GpusortCombination *combination = &states->combinations[t];
 		NullableDatum *value = &combination->step.call->args[1];
 
-		gpusort_states_set_current(states, states->transitions[t].aggref, t);
+		gpusort_states_set_transition(states, t);
 		*value = (NullableDatum) {slot->tts_values[t], slot->tts_isnull[t]};
 		if (combination->unpack_call != NULL && !value->isnull)
 		{

@@ -6,7 +6,8 @@
  * Where such an aggregate stands beside those that GpuSort Aggregate computes, an Agg would have to find each row's group
  * again.  So this file calls the aggregate's functions, as nodeAgg.c does: the transition function for each row, on
  * the state of the row's group, and the final function at the end.  These functions ask for the memory context of their
- * states by AggCheckCallContext(), which wants an AggState: one that has little more answers.
+ * states by AggCheckCallContext(), which wants an AggState.  They get one in which what they may read is set, by the functions
+ * that nodeAgg.c has for them, or directly.
  *
  *-------------------------------------------------------------------------
  */
@@ -72,6 +73,7 @@ set_initial(GpusortTransition *transition, HeapTuple aggregate, Oid type)
 static void
 add_transition(GpusortStates *states, Aggref *aggref, HeapTuple aggregate, const Oid *types)
 {
+	AggStatePerTrans told = &states->agg->pertrans[states->ntransitions];
 	GpusortTransition *transition = &states->transitions[states->ntransitions++];
 	Oid			function = ((Form_pg_aggregate) GETSTRUCT(aggregate))->aggtransfn;
 	Expr	   *expr;
@@ -103,17 +105,22 @@ add_transition(GpusortStates *states, Aggref *aggref, HeapTuple aggregate, const
 				(errcode(ERRCODE_INVALID_FUNCTION_DEFINITION),
 				 errmsg("aggregate %u needs to have compatible input type and transition type", aggref->aggfnoid)));
 	states->grow |= !transition->by_value || aggref->aggtranstype == INTERNALOID;
+	told->aggref = aggref;
+	told->numInputs = list_length(aggref->args);
+	told->numTransInputs = transition->nargs;
+	told->transfn_oid = function;
+	told->aggtranstype = aggref->aggtranstype;
 }
 
 static void
 add_final(GpusortStates *states, Aggref *aggref, HeapTuple aggregate, const Oid *types, int ntypes)
 {
 	Form_pg_aggregate form = (Form_pg_aggregate) GETSTRUCT(aggregate);
+	AggStatePerAgg told = &states->agg->peragg[states->nfinals];
 	GpusortFinal *final = &states->finals[states->nfinals++];
 	int			nargs = form->aggfinalextra ? ntypes + 1 : 1;
 	Expr	   *expr;
 
-	final->aggref = aggref;
 	while (final->transition < states->ntransitions &&
 		   states->transitions[final->transition].aggref->aggtransno != aggref->aggtransno)
 		final->transition++;
@@ -121,6 +128,9 @@ add_final(GpusortStates *states, Aggref *aggref, HeapTuple aggregate, const Oid 
 		add_transition(states, aggref, aggregate, types);
 	else
 		states->agg->pertrans[final->transition].aggshared = true;
+	told->aggref = aggref;
+	told->transno = final->transition;
+	told->finalfn_oid = form->aggfinalfn;
 	if (!OidIsValid(form->aggfinalfn))
 		return;
 	build_aggregate_finalfn_expr((Oid *) types, nargs, aggref->aggtranstype, aggref->aggtype, aggref->inputcollid,
@@ -132,6 +142,32 @@ add_final(GpusortStates *states, Aggref *aggref, HeapTuple aggregate, const Oid 
 		final->call->args[i] = (NullableDatum) {.isnull = true};
 }
 
+/* Makes an AggState as of a plain Agg.  It stays in the phase between the first row and the last. */
+static AggState *
+make_agg(PlanState *ps, List *aggrefs)
+{
+	AggState   *agg = makeNode(AggState);
+	Agg		   *plan = makeNode(Agg);
+
+	plan->plan.plan_node_id = ps->plan->plan_node_id;
+	plan->aggstrategy = AGG_PLAIN;
+	agg->ss.ps.plan = (Plan *) plan;
+	agg->ss.ps.state = ps->state;
+	agg->ss.ps.ps_ExprContext = ps->ps_ExprContext;
+	agg->aggs = aggrefs;
+	agg->aggstrategy = AGG_PLAIN;
+	agg->aggsplit = AGGSPLIT_SIMPLE;
+	agg->numaggs = list_length(aggrefs);
+	agg->maxsets = 1;
+	agg->projected_set = -1;
+	agg->curaggcontext = CreateExprContext(ps->state);
+	agg->aggcontexts = palloc(sizeof(ExprContext *));
+	agg->aggcontexts[0] = agg->curaggcontext;
+	agg->peragg = palloc0(list_length(aggrefs) * sizeof(AggStatePerAggData));
+	agg->pertrans = palloc0(list_length(aggrefs) * sizeof(AggStatePerTransData));
+	return agg;
+}
+
 GpusortStates *
 gpusort_states_init(PlanState *ps, List *aggrefs)
 {
@@ -139,11 +175,8 @@ gpusort_states_init(PlanState *ps, List *aggrefs)
 	ListCell   *lc;
 
 	states->ps = ps;
-	states->agg = makeNode(AggState);
-	states->agg->curaggcontext = CreateExprContext(ps->state);
-	states->agg->tmpcontext = CreateExprContext(ps->state);
-	states->agg->curperagg = palloc0(sizeof(AggStatePerAggData));
-	states->agg->pertrans = palloc0(list_length(aggrefs) * sizeof(AggStatePerTransData));
+	states->agg = make_agg(ps, aggrefs);
+	states->agg->tmpcontext = states->call_context = CreateExprContext(ps->state);
 	states->transitions = palloc0(list_length(aggrefs) * sizeof(GpusortTransition));
 	states->finals = palloc0(list_length(aggrefs) * sizeof(GpusortFinal));
 	foreach(lc, aggrefs)
@@ -157,6 +190,7 @@ gpusort_states_init(PlanState *ps, List *aggrefs)
 		add_final(states, aggref, aggregate, types, get_aggregate_argtypes(aggref, types));
 		ReleaseSysCache(aggregate);
 	}
+	states->agg->numtrans = states->ntransitions;
 	return states;
 }
 
@@ -259,7 +293,7 @@ add_page(GpusortStates *states, int number, GpusortPage *page, const uint32 *gro
 	GpusortTransition *transition = &states->transitions[number];
 	ExprContext *econtext = states->ps->ps_ExprContext;
 
-	gpusort_states_set_current(states, transition->aggref, number);
+	gpusort_states_set_transition(states, number);
 	for (int i = 0; i < page->count; i++)
 	{
 		uint32		group = groups == NULL ? 0 : groups[i];
@@ -293,8 +327,11 @@ gpusort_states_add(GpusortStates *states, GpusortPage *page, const uint32 *group
 
 	if (ngroups > states->ngroups)
 		gpusort_states_begin(states, ngroups);
+	/* add_page() resets it for each row */
+	states->agg->tmpcontext = econtext;
 	for (int t = 0; t < states->ntransitions; t++)
 		add_page(states, t, page, groups);
+	states->agg->tmpcontext = states->call_context;
 	states->rows += page->count;
 	MemoryContextSwitchTo(old);
 }
@@ -302,12 +339,12 @@ gpusort_states_add(GpusortStates *states, GpusortPage *page, const uint32 *group
 void
 gpusort_states_advance(GpusortStates *states, const NullableDatum *args)
 {
-	ExprContext *econtext = states->agg->tmpcontext;
+	ExprContext *econtext = states->call_context;
 	GpusortTransition *transition = &states->transitions[0];
 	MemoryContext old = MemoryContextSwitchTo(econtext->ecxt_per_tuple_memory);
 
 	ResetExprContext(econtext);
-	gpusort_states_set_current(states, transition->aggref, 0);
+	gpusort_states_set_transition(states, 0);
 	memcpy(transition->call->args + 1, args, transition->nargs * sizeof(NullableDatum));
 	gpusort_states_step(states, transition, &states->states[0]);
 	MemoryContextSwitchTo(old);
@@ -332,6 +369,7 @@ gpusort_states_finish(GpusortStates *states, uint32 group, ExprContext *econtext
 {
 	MemoryContext old = MemoryContextSwitchTo(econtext->ecxt_per_tuple_memory);
 
+	ResetExprContext(states->call_context);
 	for (int i = 0; i < states->nfinals; i++)
 	{
 		GpusortFinal *final = &states->finals[i];
@@ -348,7 +386,7 @@ gpusort_states_finish(GpusortStates *states, uint32 group, ExprContext *econtext
 			nulls[i] = true;
 			continue;
 		}
-		gpusort_states_set_current(states, final->aggref, final->transition);
+		gpusort_states_set_final(states, i);
 		final->call->args[0] = (NullableDatum) {values[i], nulls[i]};
 		final->call->isnull = false;
 		values[i] = FunctionCallInvoke(final->call);
@@ -363,7 +401,7 @@ void
 gpusort_states_forget(GpusortStates *states)
 {
 	ReScanExprContext(states->agg->curaggcontext);
-	ReScanExprContext(states->agg->tmpcontext);
+	ReScanExprContext(states->call_context);
 	states->ngroups = states->room = 0;
 	states->rows = states->measured_at = states->bytes = 0;
 	states->states = NULL;

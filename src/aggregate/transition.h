@@ -51,7 +51,6 @@ typedef struct GpusortCombination
 /* The step at the end, which makes a result of a state */
 typedef struct GpusortFinal
 {
-	Aggref	   *aggref;
 	int			transition;		/* index */
 	FmgrInfo	function;
 	FunctionCallInfo call;		/* NULL: there is no final function */
@@ -62,6 +61,7 @@ struct GpusortStates
 {
 	PlanState  *ps;
 	AggState   *agg;			/* for the functions */
+	ExprContext *call_context;	/* the temporary one of calls that are not made for a page */
 	int			ntransitions;
 	GpusortTransition *transitions;
 	int			nfinals;
@@ -85,12 +85,23 @@ extern FunctionCallInfo gpusort_states_make_call(GpusortStates *states, FmgrInfo
 /* Calls a transition's function for a state, with the arguments in the call from 1 on. */
 extern void gpusort_states_step(GpusortStates *states, GpusortTransition *transition, GpusortState *state);
 
-/* Has the functions that ask find out for which aggregate they are called: by AggGetAggref() and AggStateIsShared(). */
+/*
+ * Has the functions that ask find out for which aggregate they are called, by AggGetAggref() and AggStateIsShared(): those of
+ * a transition,
+ */
 static inline void
-gpusort_states_set_current(GpusortStates *states, Aggref *aggref, int transition)
+gpusort_states_set_transition(GpusortStates *states, int transition)
 {
-	states->agg->curperagg->aggref = aggref;
-	states->agg->curperagg->transno = transition;
+	states->agg->curperagg = NULL;
+	states->agg->curpertrans = &states->agg->pertrans[transition];
+}
+
+/* and a final function. */
+static inline void
+gpusort_states_set_final(GpusortStates *states, int final)
+{
+	states->agg->curperagg = &states->agg->peragg[final];
+	states->agg->curpertrans = NULL;
 }
 
 #endif							/* GPUSORT_AGGREGATE_TRANSITION_H */

@@ -392,6 +392,20 @@ foreach my $query ('joined(v::int), count(DISTINCT v) FROM (SELECT * FROM big WH
 	like($session->{err}, qr/\A(?:ERROR:  aggregate \d+ needs to have compatible input type and transition type\n){2}\z/, "the function of an aggregate has become strict: $query");
 }
 
+# functions ask by what they are called (test/extension/aggregate_test.c), and register callbacks
+my $module = built_file('extension_test.so');
+$node->safe_psql('postgres', <<"SQL");
+CREATE FUNCTION told_transition(internal, bigint) RETURNS internal LANGUAGE C AS '$module';
+CREATE FUNCTION told_final(internal) RETURNS text LANGUAGE C AS '$module';
+CREATE FUNCTION told_again(internal) RETURNS text LANGUAGE C AS '$module', 'told_final';
+CREATE FUNCTION told_calls() RETURNS bigint LANGUAGE C VOLATILE AS '$module';
+CREATE AGGREGATE told(bigint) (SFUNC = told_transition, STYPE = internal, FINALFUNC = told_final);
+CREATE AGGREGATE told_again(bigint) (SFUNC = told_transition, STYPE = internal, FINALFUNC = told_again);
+SQL
+same_answer("functions of other extensions find out: $_", "SELECT $_", 'SELECT told_calls()')
+  foreach 'told(k), count(DISTINCT v) FROM big WHERE id < 5000', 'told(k + 1), told(k), told_again(k), count(DISTINCT v) FROM big WHERE id < 5000', 'few, told(k), count(DISTINCT v) FROM big WHERE id < 5000 GROUP BY few ORDER BY few',
+  'told(k ORDER BY k) FROM big WHERE id < 5000', 'few, told(DISTINCT k ORDER BY k), told_again(DISTINCT k ORDER BY k) FROM big WHERE id < 5000 GROUP BY few ORDER BY few';
+
 # ---- more aggregates than a tuple has columns ----
 
 foreach my $workers (0, 2)
