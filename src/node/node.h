@@ -17,7 +17,8 @@
  * spec.c unpacks the plan, exec.c does one sort after the other.  gather.c reads the child; values.c and
  * rows.c say how rows are kept.  limit.c and bound.c remove rows that a LIMIT does not fetch.  sort.c sorts a
  * key set, or writes it to temporary files; ties.c and verify.c complete its order.  result.c returns rows,
- * and explain.c shows the statistics.  sorter.c sorts rows that are put instead of read, for aggregates.
+ * and explain.c shows the statistics.  sorter.c sorts rows that are put instead of read, for aggregates.  check.c checks
+ * results (gpusort.verify).
  *
  *-------------------------------------------------------------------------
  */
