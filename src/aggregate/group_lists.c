@@ -27,6 +27,7 @@
 /* Groups that are read, and keys that are moved, between two checks for interrupts */
 #define INTERRUPT_GROUPS	1024
 #define INTERRUPT_KEYS		((uint64) 1024 * 1024)
+#define INTERRUPT_BYTES		((Size) 8 * 1024 * 1024)
 
 /* Keys in the file: the number of keys of each group, uint32, then the keys in the order of the groups */
 typedef struct Run
@@ -53,8 +54,8 @@ set_room(GpusortLists *lists, uint64 room)
 
 	if (lists->room > 0)
 	{
-		memcpy(groups, lists->groups, lists->count * sizeof(uint32));
-		memcpy(keys, lists->keys, lists->count * lists->type->key_bytes);
+		gpusort_memory_copy(groups, lists->groups, lists->count * sizeof(uint32));
+		gpusort_memory_copy(keys, lists->keys, lists->count * lists->type->key_bytes);
 		gpusort_memory_free(lists->groups, lists->room * sizeof(uint32));
 		gpusort_memory_free(lists->keys, lists->room * lists->type->key_bytes);
 	}
@@ -138,6 +139,16 @@ count_keys(const GpusortLists *lists, uint32 ngroups)
 	return counts;
 }
 
+static void
+write_file(GpusortLists *lists, char *from, Size bytes)
+{
+	for (Size done = 0; done < bytes; done += INTERRUPT_BYTES)
+	{
+		CHECK_FOR_INTERRUPTS();
+		BufFileWrite(lists->file, from + done, Min(INTERRUPT_BYTES, bytes - done));
+	}
+}
+
 /* Writes the keys in memory as a run. */
 static void
 write_run(GpusortLists *lists)
@@ -147,7 +158,11 @@ write_run(GpusortLists *lists)
 	uint64	   *counts;
 
 	for (uint64 i = 0; i < lists->count; i++)
+	{
+		if (i % INTERRUPT_KEYS == 0)
+			CHECK_FOR_INTERRUPTS();
 		run->ngroups = Max(run->ngroups, lists->groups[i] + 1);
+	}
 	counts = count_keys(lists, run->ngroups);
 	sort_by_groups(lists, counts, run->ngroups);
 	if (lists->file == NULL)
@@ -157,10 +172,12 @@ write_run(GpusortLists *lists)
 	{
 		uint32		count = (uint32) counts[g];
 
+		if (g % INTERRUPT_KEYS == 0)
+			CHECK_FOR_INTERRUPTS();
 		BufFileWrite(lists->file, &count, sizeof(count));
 	}
 	BufFileTell(lists->file, &run->keys_file, &run->keys_offset);
-	BufFileWrite(lists->file, lists->sorted, lists->count * lists->type->key_bytes);
+	write_file(lists, lists->sorted, lists->count * lists->type->key_bytes);
 	lists->runs = lappend(lists->runs, run);
 	lists->count = 0;
 	pfree(counts);
@@ -209,8 +226,14 @@ gpusort_lists_add_keys(GpusortLists *lists, const uint32 *groups, const uint32 *
 static void
 read_file(GpusortLists *lists, void *to, Size bytes)
 {
-	if (BufFileRead(lists->file, to, bytes) != bytes)
-		elog(ERROR, "unexpected end of temporary file");
+	for (Size done = 0; done < bytes; done += INTERRUPT_BYTES)
+	{
+		Size		n = Min(INTERRUPT_BYTES, bytes - done);
+
+		CHECK_FOR_INTERRUPTS();
+		if (BufFileRead(lists->file, (char *) to + done, n) != n)
+			elog(ERROR, "unexpected end of temporary file");
+	}
 }
 
 static void

@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 
 #include "lib/ilist.h"
+#include "miscadmin.h"
 #include "utils/memutils.h"
 
 #include "base/fault.h"
@@ -18,6 +19,9 @@
 
 /* Age in milliseconds at which kept buffers are unmapped */
 #define KEPT_MS			10000
+
+/* Bytes that are copied between two checks for interrupts: a millisecond's, or some of them where pages are new */
+#define COPY_BYTES		((Size) 8 * 1024 * 1024)
 
 /* Frees a mapped buffer with its memory context; allocated in that context. */
 typedef struct OwnedBuffer
@@ -138,6 +142,16 @@ gpusort_memory_free(void *mem, Size size)
 	buffer = *owner_of(mem);
 	free_buffer(buffer);
 	dlist_push_head(&waiting, &buffer->node);
+}
+
+void
+gpusort_memory_copy(void *to, const void *from, Size bytes)
+{
+	for (Size done = 0; done < bytes; done += COPY_BYTES)
+	{
+		CHECK_FOR_INTERRUPTS();
+		memcpy((char *) to + done, (const char *) from + done, Min(COPY_BYTES, bytes - done));
+	}
 }
 
 void

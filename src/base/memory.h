@@ -26,6 +26,9 @@ extern void *gpusort_memory_alloc_pages(MemoryContext cxt, Size size);
 /* Frees or keeps the result of gpusort_memory_alloc_pages(); size: as given there. */
 extern void gpusort_memory_free(void *mem, Size size);
 
+/* Copies bytes, in steps between which it can be interrupted. */
+extern void gpusort_memory_copy(void *to, const void *from, Size bytes);
+
 /*
  * Sets how many bytes of freed buffers the session may keep for its next sort.  It
  * keeps each for 10 s.  The last call applies to all buffers.

@@ -12,6 +12,7 @@
 
 #include "miscadmin.h"
 
+#include "base/memory.h"
 #include "gpu/lists.h"
 
 /*
@@ -21,7 +22,7 @@
 #define WINDOW_BYTES		((uint64) 16 * 1024 * 1024)
 #define WINDOW_ROW_BYTES	4
 
-/* Bytes that are copied between two checks for interrupts */
+/* Bytes of words that are copied as keys between two checks for interrupts */
 #define COPY_BYTES			((uint64) 16 * 1024 * 1024)
 
 /* Arrays of lists.h that are being filled, in palloc'ed memory */
@@ -100,11 +101,7 @@ list_memory(Lists *lists, const void *mem, uint64 bytes, uint32 *file, GpusortPl
 	*file = 0;
 	if (copy == NULL)
 		return false;
-	for (uint64 done = 0; done < bytes; done += COPY_BYTES)
-	{
-		CHECK_FOR_INTERRUPTS();
-		memcpy(copy + done, (const char *) mem + done, Min(COPY_BYTES, bytes - done));
-	}
+	gpusort_memory_copy(copy, mem, bytes);
 	return true;
 }
 

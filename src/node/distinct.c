@@ -173,7 +173,10 @@ gpusort_ties_sort_distinct(GpusortTiedGroup *group, GpusortTiedRow *rows, uint64
 	qsort_arg(values, count, sizeof(DistinctValue), compare_distinct, group);
 	counting = MemoryContextAllocHuge(cxt, count * sizeof(uint32));
 	for (uint64 i = 0; i < n; i++)
+	{
+		CHECK_FOR_INTERRUPTS();
 		rows[i].tied = true;
+	}
 	/* equal values share the places of the first of them */
 	for (uint32 i = 0, first = 0; i < count; i++)
 	{
