@@ -96,13 +96,14 @@ CREATE FUNCTION gpusort_status(
   OUT driver text,
   OUT runtime text,
   OUT mapped_bytes bigint,
-  OUT service_pid integer)
+  OUT service_pid integer,
+  OUT preloaded_by text)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME'
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED ROWS 2;
 
 COMMENT ON FUNCTION gpusort_status() IS
-'engines, whether each is available or the reason why not, its last failure, its device, and the bytes of shared memory that the GPU service has mapped; starts the GPU service if it is not running, as a sort does';
+'engines, whether each is available or the reason why not, its last failure, its device, the bytes of shared memory that the GPU service has mapped, and the settings of the server, of databases and roles that load the library; starts the GPU service if it is not running, as a sort does';
 
 CREATE FUNCTION gpusort_last_sort(
   OUT rows bigint,

@@ -9,12 +9,24 @@
 
 #include <unistd.h>
 
+#include "access/genam.h"
 #include "access/htup_details.h"
+#include "access/table.h"
+#include "catalog/pg_authid.h"
+#include "catalog/pg_db_role_setting.h"
+#include "catalog/pg_type.h"
+#include "commands/dbcommands.h"
 #include "fmgr.h"
 #include "funcapi.h"
+#include "lib/stringinfo.h"
+#include "miscadmin.h"
+#include "utils/acl.h"
+#include "utils/array.h"
 #include "utils/builtins.h"
+#include "utils/rel.h"
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
+#include "utils/varlena.h"
 
 #include "base/activity.h"
 #include "base/report.h"
@@ -24,7 +36,7 @@
 #include "gpu/start.h"
 #include "run/cpu_options.h"
 
-#define STATUS_COLUMNS		9
+#define STATUS_COLUMNS		10
 
 PG_FUNCTION_INFO_V1(gpusort_status);
 PG_FUNCTION_INFO_V1(gpusort_last_sort);
@@ -91,6 +103,118 @@ describe_gpu(Datum *values, bool *nulls)
 	values[8] = Int32GetDatum(pid);
 }
 
+/* Does a list of libraries name this one, as "gpusort", with a folder, or with the suffix of libraries? */
+static bool
+names_library(const char *list)
+{
+	List	   *names;
+	ListCell   *lc;
+
+	if (list == NULL || !SplitDirectoriesString(pstrdup(list), ',', &names))
+		return false;
+	foreach(lc, names)
+	{
+		const char *slash = last_dir_separator(lfirst(lc));
+		const char *name = slash != NULL ? slash + 1 : lfirst(lc);
+
+		if (strcmp(name, "gpusort") == 0 || strcmp(name, "gpusort" DLSUFFIX) == 0)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Adds the setting of a row of pg_db_role_setting to the places, if it loads the library.  Returns whether it sets
+ * session_preload_libraries for this session.
+ */
+static bool
+add_setting(Form_pg_db_role_setting row, const char *entry, List **places)
+{
+	const char *setting = "session_preload_libraries";
+	const char *value = strchr(entry, '=');
+	StringInfoData place;
+
+	if (value == NULL || strncmp(entry, setting, value - entry) != 0 || (Size) (value - entry) != strlen(setting))
+		return false;
+	if (names_library(value + 1))
+	{
+		const char *role = GetUserNameFromId(row->setrole, true);
+		const char *database = get_database_name(row->setdatabase);
+
+		initStringInfo(&place);
+		appendStringInfoString(&place, setting);
+		if (role != NULL)
+			appendStringInfo(&place, " of role %s", quote_identifier(role));
+		if (database != NULL)
+			appendStringInfo(&place, " of database %s", quote_identifier(database));
+		if (!OidIsValid(row->setrole) && !OidIsValid(row->setdatabase))
+			appendStringInfoString(&place, " of all roles");
+		*places = lappend(*places, place.data);
+	}
+	return (row->setrole == InvalidOid || row->setrole == GetSessionUserId()) &&
+		(row->setdatabase == InvalidOid || row->setdatabase == MyDatabaseId);
+}
+
+/* Adds the settings of databases and roles that load the library.  Returns whether there is one for this session. */
+static bool
+add_settings(List **places)
+{
+	Relation	settings = table_open(DbRoleSettingRelationId, AccessShareLock);
+	SysScanDesc scan = systable_beginscan(settings, InvalidOid, false, NULL, 0, NULL);
+	bool		is_set = false;
+	HeapTuple	tuple;
+
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		bool		isnull;
+		Datum		config = heap_getattr(tuple, Anum_pg_db_role_setting_setconfig, RelationGetDescr(settings), &isnull);
+		Datum	   *entries;
+		int			count = 0;
+
+		if (!isnull)
+			deconstruct_array(DatumGetArrayTypeP(config), TEXTOID, -1, false, TYPALIGN_INT, &entries, NULL, &count);
+		for (int i = 0; i < count; i++)
+			is_set |= add_setting((Form_pg_db_role_setting) GETSTRUCT(tuple), TextDatumGetCString(entries[i]), places);
+	}
+	systable_endscan(scan);
+	table_close(settings, AccessShareLock);
+	return is_set;
+}
+
+static int
+compare_places(const ListCell *a, const ListCell *b)
+{
+	return strcmp(lfirst(a), lfirst(b));
+}
+
+/*
+ * Returns the settings that load the library, or NULL if there is none.  That of the server is hidden from users who may
+ * not read it, and by one of a database or a role that this session has.
+ */
+static char *
+preload_places(void)
+{
+	List	   *places = NIL;
+	bool		is_set = add_settings(&places);
+	StringInfoData list;
+	ListCell   *lc;
+
+	if (has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_SETTINGS))
+	{
+		if (!is_set && names_library(session_preload_libraries_string))
+			places = lappend(places, "session_preload_libraries");
+		if (names_library(shared_preload_libraries_string))
+			places = lappend(places, "shared_preload_libraries");
+	}
+	if (places == NIL)
+		return NULL;
+	list_sort(places, compare_places);
+	initStringInfo(&list);
+	foreach(lc, places)
+		appendStringInfo(&list, "%s%s", list.len > 0 ? ", " : "", (char *) lfirst(lc));
+	return list.data;
+}
+
 /* gpusort_status() returns setof record: a row for each engine */
 Datum
 gpusort_status(PG_FUNCTION_ARGS)
@@ -98,8 +222,11 @@ gpusort_status(PG_FUNCTION_ARGS)
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	Datum		values[STATUS_COLUMNS] = {0};
 	bool		nulls[STATUS_COLUMNS] = {0};
+	char	   *places = preload_places();
 
 	InitMaterializedSRF(fcinfo, 0);
+	nulls[9] = places == NULL;
+	values[9] = CStringGetTextDatum(places != NULL ? places : "");
 	describe_cpu(values, nulls);
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 	describe_gpu(values, nulls);
