@@ -1,7 +1,7 @@
 #!/usr/bin/perl
 #
-# package.pl - checks META.json and debian/control, and that every file names the same
-# version.
+# package.pl - checks META.json, debian/control and the links of the documentation, and
+# that every file names the same version.
 #
 # META.json must obey PGXN's specification 1.0.0, as PGXN rejects the upload
 # otherwise.  The version is the one of gpusort.control.  Nothing in Debian's main may
@@ -161,6 +161,44 @@ if (-d 'debian')
 	my ($pgversion) = content('debian/control') =~ /^Package: postgresql-(\d+)-gpusort$/m;
 	ok(content($_) eq content("$_.in") =~ s/PGVERSION/$pgversion/gr, "$_ is not what pg_buildext updatecontrol makes")
 	  for 'debian/control', 'debian/tests/control';
+}
+
+# ---- links ----
+
+# A Markdown file without blocks and spans of code
+sub prose
+{
+	my ($file) = @_;
+	return content($file) =~ s/^```.*?^```$//gmsr =~ s/`[^`\n]*`/x/gr;
+}
+
+# The anchors of a file's headings, as GitHub makes them
+sub anchors
+{
+	my ($file) = @_;
+	my %anchors;
+	for my $heading (content($file) =~ s/^```.*?^```$//gmsr =~ /^#+ +(.*?) *$/mg)
+	{
+		my $anchor = lc($heading =~ s/\[([^]]*)\]\([^)]*\)/$1/gr) =~ s/[^\w\- ]//gr =~ tr/ /-/r;
+		$anchors{ $anchors{$anchor} ? "$anchor-" . $anchors{$anchor}++ : $anchor }++;
+	}
+	return \%anchors;
+}
+
+for my $file (glob('*.md docs/*.md bench/*.md .github/*.md'))
+{
+	my ($folder) = $file =~ m{^(.*/)?};
+	for my $link (prose($file) =~ /\]\(([^)\s]+)\)/g)
+	{
+		next if $link =~ /^\w+:/;
+		my ($path, $anchor) = split /#/, $link, 2;
+		my $target = length $path ? ($folder // '') . $path : $file;
+		1 while $target =~ s{[^/]+/\.\./}{};
+		# an archive lacks some files
+		next if $target =~ /^(?:\.|debian)/ && !-e $target;
+		ok(-e $target, "$file: $link leads to no file") or next;
+		ok(anchors($target)->{$anchor}, "$file: $link leads to no heading") if defined $anchor && $target =~ /\.md$/;
+	}
 }
 
 print "$passed passed, $failed failed\n";
