@@ -220,10 +220,16 @@ EXTRA_CLEAN += expected
 endif
 # A build without gpusort_cuda removes an older one, in the tree and where it installs:
 # the two libraries must belong together.
-.PHONY: cuda-lib install-cuda uninstall-cuda
+.PHONY: cuda-lib install-cuda uninstall-cuda uninstall-note
 all: cuda-lib
 install: install-cuda
-uninstall: uninstall-cuda
+uninstall: uninstall-cuda uninstall-note
+uninstall-note:
+	@echo "No session can begin where a setting still loads gpusort.  If one does, connect by"
+	@echo "  PGOPTIONS=\"-c session_preload_libraries=\" psql"
+	@echo "as a superuser, and in each such database:"
+	@echo "  ALTER DATABASE name RESET session_preload_libraries;"
+	@echo "  DROP EXTENSION gpusort;"
 ifneq ($(CUDA_LIB_OBJS),)
 cuda-lib: $(cuda_shlib)
 kernels/functions.o $(STANDIN_OBJS): build/config
