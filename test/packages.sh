@@ -88,6 +88,7 @@ test_deb() {
   cpu=$(echo "$name"_*.deb)
   check "$cpu" "$(cpu_contents)" "$(deb_contents "$cpu")"
   check "deb: needs nothing of CUDA" "" "$(dpkg-deb -f "$cpu" Depends | grep -iE 'cuda|nvidia' || true)"
+  check "deb: names the settings before its removal" 1 "$(dpkg-deb -I "$cpu" prerm | grep -c "^ *\[ .* = $major ]")"
   try "deb: sorts" f dpkg-deb -x "$work/deb/$cpu" .
   cuda=$(echo "$name"-cuda_*.deb)
   if [ -n "$nvcc" ]; then
@@ -111,13 +112,14 @@ test_rpm() {
   mkdir -p "$work/rpm/SOURCES"
   copy_tree "$work/rpm/gpusort-$version"
   (cd "$work/rpm" && zip -qr "SOURCES/gpusort-$version.zip" "gpusort-$version")
-  cp "$tree/debian/copyright" "$work/rpm/SOURCES"
+  cp "$tree/debian/copyright" "$tree/debian/preremove.sh" "$work/rpm/SOURCES"
   [ -z "$nvcc" ] || with=(--with cuda)
   # Debian's packages are not in rpm's database
   build rpmbuild -bb --nodeps "${with[@]}" --define "_topdir $work/rpm" --define "pgmajorversion $major" \
     --define "pg_config $stock_config" --define "debug_package %{nil}" "$tree/.rpm/gpusort.spec"
   cpu=$(echo "$work/rpm/RPMS"/*/"$name-$version"-*.rpm)
   check "${cpu##*/}" "$(cpu_contents)" "$(rpm_contents "$cpu")"
+  check "rpm: names the settings before its removal" 1 "$(rpm -qp --scripts "$cpu" | grep -c "^ *\[ .* = $major ]")"
   try "rpm: sorts" f unpack_rpm "$cpu"
   if [ -n "$nvcc" ]; then
     cuda=$(echo "$work/rpm/RPMS"/*/"$name-cuda-$version"-*.rpm)
