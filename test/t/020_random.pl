@@ -6,6 +6,7 @@
 # the rest, so that what a sort learns from them is wrong later.  In a part of the tables,
 # strings of few values and of each kind of collation stand in front of columns of few
 # values in which types are nested: arrays, ranges and rows of them, and domains.
+# Indexes of integers, and keys, are in the orders of users' operator classes.
 # The queries have random ORDER BY lists, planner settings and small memory limits,
 # and read sorts in each way in which an executor does: to the end, up to a LIMIT,
 # back and forth by cursors, repeatedly as the inner side of a join, and below
@@ -35,6 +36,7 @@ use Test::More;
 my ($seed, $cases) = begin_cases(500);
 
 my @keyed_kinds = grep { defined $kinds{$_}[1] } @plain_kinds;
+my $has_amcheck;
 my @collations = ('C', 'C', 'C', 'default', 'english', 'en-x-icu', 'und-x-icu', 'cs-x-icu', 'nocase');
 
 # Makes a random table t: its SQL, its columns and its number of rows.
@@ -61,7 +63,7 @@ sub make_table
 		}
 		$value = "CASE WHEN rnd(i, " . below(1_000_000_000) . ", 100) >= $nulls THEN $value END" if $nulls;
 		my $collated = $kinds{$type}[2];
-		push @{ $table{columns} }, { name => "c$i", collated => $collated };
+		push @{ $table{columns} }, { name => "c$i", collated => $collated, integer => $sql_type eq 'int4' };
 		push @columns, "c$i $sql_type" . ($collated && chance(50) ? ' COLLATE "' . pick(@collations) . '"' : '');
 		push @values, $value;
 		push @storage, "ALTER TABLE t ALTER c$i SET STORAGE EXTERNAL; " if $type =~ /long|late/ && chance(50);
@@ -81,6 +83,11 @@ sub make_table
 		# an index for incremental sorts; some values are too long for it
 		$table{sorted} = $table{columns}[0];
 		$table{sql} .= ' DO $$ BEGIN CREATE INDEX ON t (c1); EXCEPTION WHEN program_limit_exceeded THEN NULL; END $$;';
+	}
+	if (my ($integer) = grep { $_->{integer} } @{ $table{columns} })
+	{
+		$table{sql} .= " SET gpusort.force = on; CREATE INDEX own ON t ($integer->{name} " . pick('turned', 'turned', 'unsigned') . pick('', '', ' DESC', ' NULLS FIRST') . '); RESET gpusort.force;';
+		$table{sql} .= " SELECT bt_index_check('own');" if $has_amcheck;
 	}
 	$table{sql} .= ' ANALYZE t;' if chance(70);
 	return \%table;
@@ -109,7 +116,8 @@ sub make_keys
 		}
 		push @select, $value;
 		push @names, "k$i";
-		push @order, "k$i" . pick('', '', ' ASC', ' DESC', ' DESC') . pick('', '', '', ' NULLS FIRST', ' NULLS LAST');
+		my $own = $column->{integer} && $value eq "$alias.$column->{name}" && chance(40);
+		push @order, "k$i" . ($own ? pick(map { " USING $_" } '#<', '#>', '@<', '@>') : pick('', '', ' ASC', ' DESC', ' DESC')) . pick('', '', '', ' NULLS FIRST', ' NULLS LAST');
 	}
 	return (\@select, join(', ', @order), @names);
 }
@@ -267,6 +275,8 @@ CONF
 	local $ENV{LOCPATH} = $locales if defined $locales;
 	$node->start;
 }
+$has_amcheck = $node->safe_psql('postgres', "SELECT count(*) > 0 FROM pg_available_extensions WHERE name = 'amcheck'") eq 't';
+$schema .= 'CREATE EXTENSION amcheck;' if $has_amcheck;
 my $has_citext = $node->safe_psql('postgres', "SELECT count(*) > 0 FROM pg_available_extensions WHERE name = 'citext'") eq 't';
 $schema .= 'CREATE EXTENSION citext;' if $has_citext;
 @string_kinds = grep { $_ ne 'citext' } @string_kinds if !$has_citext;

@@ -72,7 +72,7 @@ sub condition
 # Returns it, the columns that are compared in sequence, and whether all rows are compared.
 sub make_query
 {
-	my ($form, $bound, $where) = @_;
+	my ($form, $bound, $where, $way) = @_;
 	my @order = directions(map { pick(@keys) } 1 .. pick(1, 2, 2, 3, 4, 9));
 	my @by = map { s/ (ASC|DESC|NULLS).*//r } @order;
 	my $n = below(@by + 1);
@@ -120,7 +120,10 @@ sub make_query
 	}
 	my $from = pick(('t') x 6, '(SELECT * FROM t WHERE id % 3 = 0 UNION ALL SELECT * FROM t WHERE id % 3 > 0) t',
 		'(SELECT * FROM t ORDER BY ' . join(', ', @group, @last, 'many', 'id') . ' OFFSET 0) t');
-	my $query = "SELECT $select, id" . pick('', ', pad') . ", $function OVER w AS n" . join('', map { ", $values[$_] AS v$_" } 0 .. $#values)
+	# core computes it for rows that the condition does not remove, in their order
+	my $volatile = !$ties && $way eq 'plain' && chance(15) ? ', tick() AS ticks' : '';
+	push @names, 'ticks' if $volatile;
+	my $query = "SELECT $select, id$volatile" . pick('', ', pad') . ", $function OVER w AS n" . join('', map { ", $values[$_] AS v$_" } 0 .. $#values)
 	  . " FROM $from $where WINDOW w AS ($window $frame)";
 	push @names, 'n', $ties ? () : 'id', $ties && ($frame =~ /EXCLUDE/ || !$any) ? () : map { "v$_" } 0 .. $#values;
 	return ("SELECT * FROM ($query) s WHERE $condition", \@names, !$any);
@@ -136,7 +139,7 @@ sub make_case
 		'(SELECT count(*) FROM pg_namespace WHERE oid = 0)') =~ s/'NULL'/NULL/r;
 	$bound = '$1' if $way eq 'prepared';
 	$bound = pick('o.r', 'o.r', '(SELECT o.r)', '(SELECT max(i) FROM generate_series(1, o.r) i)', 2) if $way eq 'lateral';
-	my ($sql, $names, $rows) = make_query($form, $bound, pick('', '', $way eq 'lateral' ? 'WHERE id % 3 <> o.r % 3' : 'WHERE id % 2 = 0'));
+	my ($sql, $names, $rows) = make_query($form, $bound, pick('', '', $way eq 'lateral' ? 'WHERE id % 3 <> o.r % 3' : 'WHERE id % 2 = 0'), $way);
 
 	if ($way eq 'prepared')
 	{
@@ -167,7 +170,7 @@ sub make_case
 		$sql = pick("SELECT * FROM ($sql) q LIMIT 7", "SELECT DISTINCT ON (k0) * FROM ($sql) q ORDER BY k0, id") if $form =~ /on|rows/;
 	}
 
-	push @{ $case{both} }, 'work_mem', pick('64kB', '64kB', '256kB', '4MB', '64MB'), 'max_parallel_workers_per_gather', pick(0, 0, 1, 2),
+	push @{ $case{both} }, 'test.ticks', 0, 'work_mem', pick('64kB', '64kB', '256kB', '4MB', '64MB'), 'max_parallel_workers_per_gather', pick(0, 0, 1, 2),
 	  'parallel_leader_participation', pick('on', 'off'), map { $_ => 0 } 'parallel_setup_cost', 'parallel_tuple_cost', 'min_parallel_table_scan_size';
 	push @{ $case{with} }, 'gpusort.memory_limit', pick('64kB', '64kB', '200kB', '1MB', '4MB') if chance(70);
 	return { %case, sql => $sql, names => $names, rows => $rows, kind => "$form, $way" };

@@ -149,11 +149,6 @@ $node->safe_psql('postgres', random_schema() =~ s/\(GpuSort\)/(GpuSort Aggregate
 $node->safe_psql('postgres', <<'SQL');
 CREATE EXTENSION gpusort;
 CREATE FUNCTION attempt(query text) RETURNS text LANGUAGE plpgsql AS 'BEGIN EXECUTE query; RETURN ''no error''; EXCEPTION WHEN others THEN RETURN SQLERRM; END';
--- an operator class with the reverse of the default order
-CREATE FUNCTION turned_cmp(int, int) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT btint4cmp($2, $1)';
-CREATE OPERATOR #< (FUNCTION = int4gt, LEFTARG = int, RIGHTARG = int);
-CREATE OPERATOR #> (FUNCTION = int4lt, LEFTARG = int, RIGHTARG = int);
-CREATE OPERATOR CLASS turned FOR TYPE int USING btree AS OPERATOR 1 #<, OPERATOR 3 =, OPERATOR 5 #>, FUNCTION 1 turned_cmp(int, int);
 SQL
 
 srand($seed);

@@ -253,7 +253,6 @@ CREATE FUNCTION is_near(near, near) RETURNS bool LANGUAGE sql IMMUTABLE
 AS 'SELECT ($1).x IS NOT DISTINCT FROM ($2).x OR coalesce(abs(($1).x - ($2).x) <= 1e-7 * (1 + abs(($1).x)), false)';
 CREATE OPERATOR = (FUNCTION = is_near, LEFTARG = near, RIGHTARG = near);
 CREATE AGGREGATE own_sum(int) (SFUNC = int4pl, STYPE = int, INITCOND = 0);
-CREATE AGGREGATE own_max(int) (SFUNC = int4larger, STYPE = int);
 CREATE AGGREGATE own_list(anycompatible) (SFUNC = array_append, STYPE = anycompatiblearray);
 -- composite types, by functions that the planner does not inline, whose hash operator calls more values equal than the order of records does: those with the same remainder
 CREATE TYPE odd AS (x int);

@@ -17,6 +17,33 @@ CREATE TABLE verdict (case_no int, nodes int, verdict text);
 CREATE FUNCTION rnd(i bigint, salt bigint, d bigint) RETURNS bigint LANGUAGE sql IMMUTABLE
 AS 'SELECT (hashint8extended(i, salt) & 9223372036854775807) % d';
 
+-- What users define: operator classes that order integers in reverse, and as if they had no sign;
+CREATE FUNCTION turned_cmp(int, int) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT btint4cmp($2, $1)';
+CREATE OPERATOR #< (FUNCTION = int4gt, LEFTARG = int, RIGHTARG = int);
+CREATE OPERATOR #> (FUNCTION = int4lt, LEFTARG = int, RIGHTARG = int);
+CREATE OPERATOR CLASS turned FOR TYPE int USING btree AS OPERATOR 1 #<, OPERATOR 3 =, OPERATOR 5 #>, FUNCTION 1 turned_cmp(int, int);
+CREATE FUNCTION unsigned_cmp(int, int) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT btoidcmp($1::oid, $2::oid)';
+CREATE FUNCTION unsigned_lt(int, int) RETURNS bool LANGUAGE sql IMMUTABLE AS 'SELECT $1::oid < $2::oid';
+CREATE FUNCTION unsigned_gt(int, int) RETURNS bool LANGUAGE sql IMMUTABLE AS 'SELECT $1::oid > $2::oid';
+CREATE OPERATOR @< (FUNCTION = unsigned_lt, LEFTARG = int, RIGHTARG = int);
+CREATE OPERATOR @> (FUNCTION = unsigned_gt, LEFTARG = int, RIGHTARG = int);
+CREATE OPERATOR CLASS unsigned FOR TYPE int USING btree AS OPERATOR 1 @<, OPERATOR 3 =, OPERATOR 5 @>, FUNCTION 1 unsigned_cmp(int, int);
+
+-- aggregates whose functions are strict, or have arrays that are changed in place;
+CREATE FUNCTION most_or_null(int, int) RETURNS int LANGUAGE sql IMMUTABLE STRICT AS 'SELECT CASE WHEN $2 % 97 <> 3 THEN greatest($1, $2) END';
+CREATE AGGREGATE own_most(int) (SFUNC = most_or_null, STYPE = int, INITCOND = 0);
+CREATE AGGREGATE own_max(int) (SFUNC = int4larger, STYPE = int);
+CREATE AGGREGATE own_max(text) (SFUNC = text_larger, STYPE = text);
+CREATE FUNCTION array_step(a int[], n int) RETURNS int[] LANGUAGE plpgsql IMMUTABLE
+AS 'BEGIN a[1] := coalesce(a[1], 0) + 1; a[2] := coalesce(a[2], 0) # coalesce(n, 1); RETURN a; END';
+CREATE FUNCTION array_end(a int[]) RETURNS int[] LANGUAGE plpgsql IMMUTABLE AS 'BEGIN a[3] := 7; RETURN a; END';
+CREATE FUNCTION array_changed(a int[]) RETURNS int[] LANGUAGE plpgsql IMMUTABLE AS 'BEGIN a[1] := coalesce(a[1], 0) + 100; RETURN a; END';
+CREATE AGGREGATE own_array(int) (SFUNC = array_step, STYPE = int[], INITCOND = '{}', FINALFUNC = array_end);
+
+-- and a function whose result is the number of its calls, of which the setting test.ticks tells.
+CREATE FUNCTION tick() RETURNS int LANGUAGE plpgsql VOLATILE
+AS $$ BEGIN RETURN set_config('test.ticks', (current_setting('test.ticks')::int + 1)::text, false); END $$;
+
 -- Reads query q in the way "how" into a new table "name", whose physical order is the
 -- order in which the rows came.  "steps" are FETCH and MOVE commands of a cursor, and
 -- "trace" returns their row counts; or the types of the parameters of a prepared
