@@ -25,6 +25,8 @@
 #   make test-versions     builds and tests for PostgreSQL 16 to 19, in chroots and a
 #                          virtual environment; VERSIONS="18 19", PARTS="build tap"
 #                          and more: see test/versions.sh
+#   make test-blocksize    servers with pages of 4, 16 and 32 kB, built from source;
+#                          BLOCKSIZES="16": see test/blocksize.sh
 #   make test-arm          builds for 64-bit Arm, and the unit tests and the SQL suite
 #                          under emulation; PARTS="unit": see test/arm.sh
 #   make test-packages     builds the Debian and RPM packages and sorts with them;
@@ -165,7 +167,7 @@ PICTURES = $(patsubst %.dot,%.svg,$(wildcard docs/*.dot))
 STANDALONE_GOALS = unit build/unit/% bench-gpu bench-gpu-plot bench/bench_gpu test/kernels/kernel_test docs $(PICTURES) dist
 
 # Goals whose scripts install missing packages, PGXS included, and call make again.
-SCRIPT_GOALS = check demo demo-shards test test-long test-instruments test-versions test-arm test-packages test-others test-abi test-upgrade soak check-core
+SCRIPT_GOALS = check demo demo-shards test test-long test-instruments test-versions test-blocksize test-arm test-packages test-others test-abi test-upgrade soak check-core
 .PHONY: $(SCRIPT_GOALS)
 ifneq ($(filter $(SCRIPT_GOALS),$(MAKECMDGOALS)),)
 check:
@@ -184,6 +186,8 @@ soak:
 	@DURATION="$(SECONDS)" bash test/soak.sh
 test-versions:
 	@bash test/versions.sh
+test-blocksize:
+	@bash test/blocksize.sh
 test-arm:
 	@bash test/arm.sh
 test-packages:

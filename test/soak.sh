@@ -280,7 +280,6 @@ install_test_packages
 use_server
 major=$(server_major)
 if command -v apt-get >/dev/null; then
-  apt_install bison flex zlib1g-dev || true
   ! apt-cache show sqlsmith >/dev/null 2>&1 || apt_install sqlsmith || true
 fi
 say "$("$PG_CONFIG" --version), SEED=$SEED, $duration seconds"

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 #
 # source.sh - PostgreSQL's source of the installed version, or of the nearest available version
-# with the same major number, and a server built from it, for check-core.sh and soak.sh.
+# with the same major number, and servers built from it, for check-core.sh, soak.sh and blocksize.sh.
 #
 # Source it after cluster.sh, and set $major.  PGSRC=folder is a source that is there.
 
@@ -68,27 +68,34 @@ fetch_from_postgresql() {
   fi && unpack "$work/source.tar.bz2"
 }
 
-# build_assert_server FOLDER: builds the source as a server with --enable-cassert, and sets
-# $assert_config to its pg_config.  FOLDER keeps the server for the next call; remove it to have
-# a newer minor release.  Assertions stop the server where its state is wrong, memory that
-# is freed is overwritten, and writes behind the end of a chunk are found.
-build_assert_server() {
-  local root=$1/$major
-  assert_config=$root/bin/pg_config
+# build_server ROOT [OPTION...]: builds the source as a server in ROOT, with these options of
+# configure.  ROOT keeps the server for the next call; remove it to have a newer minor release.
+build_server() {
+  local root=$1
+  shift
   [ ! -f "$root/made" ] || return 0
+  ! command -v apt-get >/dev/null || apt_install bison flex zlib1g-dev || true
   find_source "$work/source" || return 1
-  rm -rf "$root" "$work/assert"
-  mkdir -p "$root" "$work/assert"
+  rm -rf "$root" "$work/server-build"
+  mkdir -p "$root" "$work/server-build"
   (
     # PostgreSQL's make generates headers only if no other make calls it
     unset MAKELEVEL MAKEFLAGS
-    cd "$work/assert" &&
-      CFLAGS="-O1 -g -fno-omit-frame-pointer" "$source/configure" --prefix="$root" --enable-cassert --enable-debug \
-        --enable-tap-tests --with-icu --without-readline --without-llvm &&
+    cd "$work/server-build" &&
+      CFLAGS="-O1 -g -fno-omit-frame-pointer" "$source/configure" --prefix="$root" --enable-tap-tests --with-icu \
+        --without-readline --without-llvm "$@" &&
       make -s -j"$(nproc)" &&
       make -s install &&
       for extension in amcheck citext postgres_fdw; do make -s -C contrib/$extension install || exit 1; done
-  ) >"$work/assert.log" 2>&1 || { tail -20 "$work/assert.log"; return 1; }
-  rm -rf "$work/assert"
+  ) >"$work/server-build.log" 2>&1 || { tail -20 "$work/server-build.log"; return 1; }
+  rm -rf "$work/server-build"
   touch "$root/made"
+}
+
+# build_assert_server FOLDER: builds a server with --enable-cassert, and sets $assert_config to
+# its pg_config.  Assertions stop the server where its state is wrong, memory that is
+# freed is overwritten, and writes behind the end of a chunk are found.
+build_assert_server() {
+  assert_config=$1/$major/bin/pg_config
+  build_server "$1/$major" --enable-cassert --enable-debug
 }

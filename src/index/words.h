@@ -9,8 +9,8 @@
  *
  *		null	1 bit	1: the value is NULL, if NULLs come last; else 1: it is not
  *		key		32 bits	0 for NULL
- *		block	21 bits
- *		offset	9 bits
+ *		block	21 bits; 16 GB of pages of 8 kB
+ *		offset	9 bits; 1 bit more, of the block's, for pages of 16 kB, and 2 for those of 32 kB
  *		dead	1 bit	the tuple is dead for new snapshots: unique does not count it
  *
  *-------------------------------------------------------------------------
@@ -29,8 +29,8 @@ typedef struct GpusortIndexWords
 } GpusortIndexWords;
 
 #define GPUSORT_WORD_DEAD_BITS		1
-#define GPUSORT_WORD_OFFSET_BITS	9
-#define GPUSORT_WORD_BLOCK_BITS		21
+#define GPUSORT_WORD_OFFSET_BITS	(BLCKSZ <= 8192 ? 9 : BLCKSZ <= 16384 ? 10 : 11)
+#define GPUSORT_WORD_BLOCK_BITS		(30 - GPUSORT_WORD_OFFSET_BITS)
 #define GPUSORT_WORD_ROW_BITS		(GPUSORT_WORD_DEAD_BITS + GPUSORT_WORD_OFFSET_BITS + GPUSORT_WORD_BLOCK_BITS)
 #define GPUSORT_WORD_NULL			(UINT64CONST(1) << 63)
 

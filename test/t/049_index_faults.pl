@@ -28,6 +28,8 @@ CREATE FUNCTION late(i int) RETURNS int IMMUTABLE PARALLEL SAFE LANGUAGE plpgsql
 VACUUM ANALYZE t;
 SQL
 
+my $block_size = $node->safe_psql('postgres', 'SHOW block_size');
+
 # The bytes of an index on a server, without the LSN and the checksum of each page, and without the
 # part between its line pointers and its items, which WAL does not have.
 sub bytes_of
@@ -36,7 +38,7 @@ sub bytes_of
 	my $path = $node->safe_psql('postgres', "CHECKPOINT; SELECT pg_relation_filepath('$index')");
 	my $bytes = slurp_file(($server // $node)->data_dir . "/$path");
 
-	foreach my $page (map { 8192 * $_ } 0 .. length($bytes) / 8192 - 1)
+	foreach my $page (map { $block_size * $_ } 0 .. length($bytes) / $block_size - 1)
 	{
 		my ($lower, $upper) = unpack('SS', substr($bytes, $page + 12, 4));
 
