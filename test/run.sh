@@ -164,6 +164,7 @@ export SETTINGS="gpusort.engine=cuda gpusort.verify=on"
 CASES=150 start on_standin run_file "$tree"/test/t/020*.pl
 CASES=100 SETTINGS="$SETTINGS gpusort.min_rows=0" start on_standin run_file "$tree"/test/t/031*.pl
 CASES=40 start on_standin run_file "$tree"/test/t/034*.pl
+SETTINGS="gpusort.verify=on" start on_standin run_file "$tree"/test/t/048*.pl
 CASES=100 start on_standin run_file "$tree"/test/t/050*.pl
 CASES=6 start on_standin run_file "$tree"/test/t/029*.pl
 RUNS=200 start on_standin run_file "$tree"/test/t/018*.pl

@@ -71,6 +71,7 @@ report_build(const GpusortIndexBuild *build, double total_ms)
 		.disk = stats->disk,
 		.runs = stats->runs,
 		.workers = build->workers,
+		.checked = build->check != NULL,
 		.reason = stats->engine_reason[0] != '\0' ? stats->engine_reason : NULL,
 	};
 

@@ -17,6 +17,7 @@
 #include "access/itup.h"
 #include "nodes/execnodes.h"
 
+#include "base/check.h"
 #include "node/state.h"
 
 /* ---- takeover.c ---- */
@@ -28,6 +29,15 @@ extern void gpusort_takeover_init(void);
 
 /* Builds an empty btree, or lets core do it: an ambuild.  Raises core's errors. */
 extern IndexBuildResult *gpusort_index_build(Relation heap, Relation index, IndexInfo *info);
+
+typedef struct GpusortIndexCheck GpusortIndexCheck;
+
+/* What a check (check.h) knows of the rows that have been read */
+typedef struct GpusortIndexNoted
+{
+	GpusortChecksum rows;
+	uint64		dead;			/* rows that are dead for new snapshots */
+} GpusortIndexNoted;
 
 /* One build, or the part of it that a parallel worker reads */
 typedef struct GpusortIndexBuild
@@ -54,6 +64,9 @@ typedef struct GpusortIndexBuild
 	int			workers;		/* launched, in the leader */
 	double		tuples;			/* live tuples of the table */
 	double		rows;			/* of the index */
+
+	GpusortIndexCheck *check;	/* NULL: gpusort.verify is off */
+	GpusortIndexNoted noted;
 } GpusortIndexBuild;
 
 /* ---- plan.c ---- */

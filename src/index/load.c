@@ -20,6 +20,7 @@
 #include "pgstat.h"
 
 #include "cpu/share.h"
+#include "index/check.h"
 #include "index/fill.h"
 #include "index/tree.h"
 #include "run/cpu_options.h"
@@ -184,7 +185,7 @@ gpusort_index_load(GpusortIndexBuild *build, GpusortSorted *sorted)
 	Loader	   *loader = palloc0(sizeof(Loader));
 	GpusortLeafBatch *last;
 
-	loader->tree = gpusort_tree_begin(build->heap, build->index);
+	loader->tree = gpusort_tree_begin(build->heap, build->index, build->check);
 	loader->filler = gpusort_fill_begin(build, sorted);
 	loader->leaves = FIRST_LEAVES;
 	begin_windows(loader);
@@ -197,4 +198,6 @@ gpusort_index_load(GpusortIndexBuild *build, GpusortSorted *sorted)
 	gpusort_fill_end(loader->filler, last);
 	gpusort_tree_write(loader->tree, last);
 	gpusort_tree_end(loader->tree, &loader->filler->leaf);
+	if (build->check != NULL)
+		gpusort_index_check_end(build->check);
 }

@@ -18,6 +18,7 @@
 #include "utils/typcache.h"
 
 #include "base/large_memory.h"
+#include "index/check.h"
 #include "index/words.h"
 #include "node/limit.h"
 
@@ -176,6 +177,7 @@ prepare(GpusortIndexBuild *build)
 	build->row = gpusort_alloc_slot(&build->estate->es_tupleTable, build->spec.desc, &TTSOpsVirtual);
 	if (info->ii_Expressions == NIL && info->ii_Predicate == NIL)
 		build->attnos = info->ii_IndexAttrNumbers;
+	gpusort_index_check_begin(build);
 	return NULL;
 }
 

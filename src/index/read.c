@@ -32,6 +32,7 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
+#include "base/fault.h"
 #include "compat.h"
 #include "index/words.h"
 
@@ -256,6 +257,27 @@ add_words(GpusortIndexBuild *build, const TablePage *page, int i)
 	return i - begin;
 }
 
+/* Notes tuples of a page, whose columns have been found, for the check. */
+static void
+note_tuples(GpusortIndexBuild *build, const TablePage *page, int begin, int end)
+{
+	TupleTableSlot *row = build->row;
+
+	for (int i = begin; i < end; i++)
+	{
+		for (int column = 0; column < row->tts_tupleDescriptor->natts; column++)
+		{
+			int			number = build->attnos[column] - 1;
+			uint16		place = gpusort_places_at(&build->places, i, number);
+
+			row->tts_isnull[column] = place == GPUSORT_PLACE_NULL;
+			if (place != GPUSORT_PLACE_NULL)
+				row->tts_values[column] = fetchatt(GPUSORT_ATTRIBUTE(build->places.desc, number), (char *) page->tuples[i] + place);
+		}
+		gpusort_index_check_note(build, row->tts_values, row->tts_isnull, page->block, page->offsets[i], page->flags[i]);
+	}
+}
+
 /* Adds tuples of a page from number i on, keys column by column, as long as that is possible.  Returns how many. */
 static int
 add_tuples(GpusortIndexBuild *build, const TablePage *page, int i)
@@ -279,6 +301,8 @@ add_tuples(GpusortIndexBuild *build, const TablePage *page, int i)
 	n = gpusort_rowstore_append_columns(store, &build->columns, &build->places, NULL, page->tuples, i, n);
 	for (int row = 0; row < n; row++)
 		gpusort_index_mark_row(store, first + row, page->block, page->offsets[i + row], page->flags[i + row]);
+	if (unlikely(build->check != NULL))
+		note_tuples(build, page, i, i + n);
 	room->next += n * room->width;
 	build->rows += n;
 	return n;
@@ -431,7 +455,7 @@ gpusort_index_read_blocks(GpusortIndexBuild *build, BlockNumber begin, BlockNumb
 		CHECK_FOR_INTERRUPTS();
 		pgstat_progress_update_param(PROGRESS_SCAN_BLOCKS_DONE, block);
 		gpusort_scan_set_offset(heap_scan, PageGetMaxOffsetNumber(BufferGetPage(heap_scan->rs_cbuf)));
-		if (!find_tuples(page, build->heap, build->info, heap_scan->rs_cbuf, oldest))
+		if (GPUSORT_FAULT(INDEX_PAGE) || !find_tuples(page, build->heap, build->info, heap_scan->rs_cbuf, oldest))
 		{
 			read_by_core(build, build->core, block);
 			continue;

@@ -74,6 +74,8 @@ gpusort_index_add_row(GpusortIndexBuild *build, BlockNumber block, OffsetNumber 
 		gpusort_word_add(build, build->row->tts_values[0], build->row->tts_isnull[0], block, offset, flags);
 		return;
 	}
+	if (unlikely(build->check != NULL))
+		gpusort_index_check_note(build, build->row->tts_values, build->row->tts_isnull, block, offset, flags);
 	/* the first rows are a sample, by which the words of keys are chosen */
 	if (gather->set == NULL && gpusort_rows_sampled(gather))
 		gpusort_rows_settle(gather, true);

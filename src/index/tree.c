@@ -15,6 +15,7 @@
 #include "access/nbtree.h"
 #include "utils/rel.h"
 
+#include "base/fault.h"
 #include "compat.h"
 #include "index/bulk.h"
 #include "index/tree.h"
@@ -37,6 +38,7 @@ struct GpusortTree
 	BTScanInsert inskey;
 	BlockNumber blocks;			/* numbers given to pages */
 	Level	   *leaves;			/* NULL: no leaf yet */
+	GpusortIndexCheck *check;	/* NULL: pages are not checked */
 };
 
 /* Returns what bounds the first page of a level from below: nothing. */
@@ -71,8 +73,11 @@ static void add(GpusortTree *tree, Level *level, IndexTuple tuple);
 static void
 truncate_high_key(GpusortTree *tree, Page page, OffsetNumber last)
 {
-	IndexTuple	left = (IndexTuple) PageGetItem(page, PageGetItemId(page, OffsetNumberPrev(last)));
-	IndexTuple	right = (IndexTuple) PageGetItem(page, PageGetItemId(page, P_HIKEY));
+	bool		fault = GPUSORT_FAULT(INDEX_HIGH_KEY);
+	OffsetNumber before = fault ? P_FIRSTKEY : OffsetNumberPrev(last);
+	OffsetNumber behind = fault ? OffsetNumberNext(P_FIRSTKEY) : P_HIKEY;
+	IndexTuple	left = (IndexTuple) PageGetItem(page, PageGetItemId(page, before));
+	IndexTuple	right = (IndexTuple) PageGetItem(page, PageGetItemId(page, behind));
 	IndexTuple	truncated = _bt_truncate(tree->index, left, right, tree->inskey);
 
 	if (!PageIndexTupleOverwrite(page, P_HIKEY, (void *) truncated, IndexTupleSize(truncated)))
@@ -86,7 +91,7 @@ add_to_above(GpusortTree *tree, Level *level, BlockNumber block)
 {
 	if (level->above == NULL)
 		level->above = new_level(tree, level->current.level + 1);
-	BTreeTupleSetDownLink(level->low_key, block);
+	BTreeTupleSetDownLink(level->low_key, GPUSORT_FAULT(INDEX_POINTER) ? block + 1 : block);
 	add(tree, level->above, level->low_key);
 	pfree(level->low_key);
 	level->low_key = NULL;
@@ -99,6 +104,8 @@ write_page(GpusortTree *tree, const Level *level, BlockNumber block, BlockNumber
 
 	opaque->btpo_prev = level->previous;
 	opaque->btpo_next = next;
+	if (tree->check != NULL)
+		gpusort_index_check_page(tree->check, block, page);
 	gpusort_bulk_write(tree->bulk, block, page);
 }
 
@@ -208,12 +215,13 @@ gpusort_tree_end(GpusortTree *tree, const GpusortTreePage *leaf)
 }
 
 GpusortTree *
-gpusort_tree_begin(Relation heap, Relation index)
+gpusort_tree_begin(Relation heap, Relation index, GpusortIndexCheck *check)
 {
 	GpusortTree *tree = palloc0(sizeof(GpusortTree));
 
 	tree->heap = heap;
 	tree->index = index;
+	tree->check = check;
 	tree->bulk = gpusort_bulk_begin(index);
 	tree->inskey = _bt_mkscankey(index, NULL);
 	/* _bt_mkscankey() asks the metapage, which does not exist yet */
@@ -229,12 +237,37 @@ gpusort_tree_prepare(GpusortTree *tree, GpusortLeafBatch *batch, int pages)
 		batch->free[batch->nfree++] = gpusort_bulk_page(tree->bulk);
 }
 
+/* Makes a leaf wrong, in tests of gpusort.verify.  Returns its last item. */
+static OffsetNumber
+spoil(Page page, OffsetNumber last)
+{
+	PageHeader	header = (PageHeader) page;
+	ItemId		item = PageGetItemId(page, P_FIRSTKEY);
+
+	if (GPUSORT_FAULT(INDEX_ORDER))
+	{
+		ItemIdData	first = item[0];
+
+		item[0] = item[1];
+		item[1] = first;
+	}
+	if (GPUSORT_FAULT(INDEX_ITEM))
+		((IndexTuple) PageGetItem(page, item))->t_tid.ip_blkid.bi_lo ^= 1;
+	if (GPUSORT_FAULT(INDEX_COUNT))
+	{
+		memmove(item, item + 1, (last - P_FIRSTKEY) * sizeof(ItemIdData));
+		header->pd_lower -= sizeof(ItemIdData);
+		last--;
+	}
+	return last;
+}
+
 void
 gpusort_tree_write(GpusortTree *tree, GpusortLeafBatch *batch)
 {
 	if (batch->nfull > 0 && tree->leaves == NULL)
 		tree->leaves = new_level(tree, 0);
 	for (int i = 0; i < batch->nfull; i++)
-		end_page(tree, tree->leaves, batch->full[i].page, batch->full[i].last);
+		end_page(tree, tree->leaves, batch->full[i].page, spoil(batch->full[i].page, batch->full[i].last));
 	batch->nfull = 0;
 }

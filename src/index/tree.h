@@ -10,12 +10,13 @@
 
 #include "utils/rel.h"
 
+#include "index/check.h"
 #include "index/leaf.h"
 
 typedef struct GpusortTree GpusortTree;
 
-/* Begins an empty btree in the current memory context. */
-extern GpusortTree *gpusort_tree_begin(Relation heap, Relation index);
+/* Begins an empty btree in the current memory context.  check: checks its pages, or NULL. */
+extern GpusortTree *gpusort_tree_begin(Relation heap, Relation index, GpusortIndexCheck *check);
 
 /* Gives a batch that many free pages, GPUSORT_BATCH_LEAVES at most, unless it has more. */
 extern void gpusort_tree_prepare(GpusortTree *tree, GpusortLeafBatch *batch, int pages);

@@ -18,7 +18,7 @@
 #ifndef GPUSORT_INDEX_WORDS_H
 #define GPUSORT_INDEX_WORDS_H
 
-#include "index/index.h"
+#include "index/check.h"
 
 /* How a value becomes a word, and back */
 typedef struct GpusortIndexWords
@@ -94,6 +94,8 @@ gpusort_word_add(GpusortIndexBuild *build, Datum value, bool isnull, BlockNumber
 {
 	GpusortRoom *room = &build->room;
 
+	if (unlikely(build->check != NULL))
+		gpusort_index_check_note(build, &value, &isnull, block, offset, flags);
 	if (unlikely(room->next == room->end))
 		(void) gpusort_gather_room(&build->gather, room);
 	*(uint64 *) room->next = gpusort_word_make(build->words, value, isnull, block, offset, flags);

@@ -50,6 +50,7 @@ typedef struct Part
 	double		tuples;			/* as in GpusortIndexBuild */
 	double		rows;
 	bool		broken;			/* there are broken HOT chains */
+	GpusortIndexNoted noted;
 	BufferUsage buffers;
 	WalUsage	wal;
 	GpusortPart part;
@@ -104,6 +105,7 @@ read_part(Shared *shared, Part *part, Relation heap, Relation index)
 	part->tuples = build->tuples;
 	part->rows = build->rows;
 	part->broken = build->info->ii_BrokenHotChain;
+	part->noted = build->noted;
 	gpusort_part_publish(&part->part, gather);
 	gpusort_activity_end(&gather->activity);
 	MemoryContextSwitchTo(old);
@@ -201,6 +203,8 @@ end_part(GpusortIndexBuild *build, Part *part, int worker, Size memory)
 	build->tuples += part->tuples;
 	build->rows += part->rows;
 	build->info->ii_BrokenHotChain |= part->broken;
+	gpusort_checksum_join(&build->noted.rows, &part->noted.rows);
+	build->noted.dead += part->noted.dead;
 	pgstat_progress_update_param(PROGRESS_SCAN_BLOCKS_DONE, part->end);
 }
 

@@ -37,6 +37,13 @@ typedef enum GpusortFaultSite
 	GPUSORT_FAULT_WINDOW,		/* rows that are copied ahead, or have come from the device */
 	GPUSORT_FAULT_MERGED,		/* a row or a value of the merge of spilled runs */
 	GPUSORT_FAULT_GROUP,		/* keys of a small group of aggregates */
+	GPUSORT_FAULT_INDEX_PAGE,	/* reading a page of a table for a build, without core */
+	/* what a build of a btree makes wrong, in a leaf or for it */
+	GPUSORT_FAULT_INDEX_ORDER,	/* the order of the first items */
+	GPUSORT_FAULT_INDEX_ITEM,	/* the TID of the first item */
+	GPUSORT_FAULT_INDEX_COUNT,	/* the first item, which is left out */
+	GPUSORT_FAULT_INDEX_HIGH_KEY,	/* the high key */
+	GPUSORT_FAULT_INDEX_POINTER,	/* the pointer to the page, in the level above */
 	/* sites in a backend and in the service */
 	GPUSORT_FAULT_MAP,			/* mapping a file of another process */
 	/* sites in the stand-in device */
