@@ -138,7 +138,11 @@ typedef struct GpusortRowColumn
 	/* what makes the words of its kind */
 	union
 	{
-		GpusortEnumRanks *ranks;	/* ENUM */
+		struct
+		{
+			Oid			type;
+			GpusortEnumRanks *ranks;
+		}			labels;		/* ENUM */
 		struct
 		{
 			GpusortPacking *packing;	/* how values become bit strings; NULL: kind TEXT */

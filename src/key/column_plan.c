@@ -341,6 +341,8 @@ gpusort_rowtype_resolve(const GpusortSortColumn *from, int place, GpusortRowColu
 	}
 	else if (type->kind == GPUSORT_ROW_LIBC)
 		column->libc.locale = libc;
+	else if (type->kind == GPUSORT_ROW_ENUM)
+		column->labels.type = getBaseType(from->type);
 	column->kind = type->kind;
 	column->attribute = from->attno - 1;
 	column->words = type->words;

@@ -15,6 +15,7 @@
 
 #include "access/htup_details.h"
 #include "catalog/pg_enum.h"
+#include "utils/catcache.h"
 #include "utils/date.h"
 #include "utils/inet.h"
 #include "utils/syscache.h"
@@ -92,7 +93,55 @@ struct GpusortEnumRanks
 void
 gpusort_rowenum_begin(GpusortRowColumn *column)
 {
-	column->ranks = palloc0(sizeof(GpusortEnumRanks));
+	column->labels.ranks = palloc0(sizeof(GpusortEnumRanks));
+}
+
+/* The rank key of a label's enumsortorder */
+static uint32
+rank_of(HeapTuple label)
+{
+	uint32		bits;
+
+	memcpy(&bits, &((Form_pg_enum) GETSTRUCT(label))->enumsortorder, sizeof(bits));
+	return gpusort_rank_float4(bits);
+}
+
+/*
+ * Ranks a label that is not in pg_enum, from where a superuser may have deleted it.  PostgreSQL compares two labels with even
+ * OIDs by these alone, and others by pg_enum only.  So its rank is as far behind that of the last even label below it, or before
+ * that of the first one above, as their OIDs are.
+ */
+static uint32
+rank_missing(Oid type, Oid label)
+{
+	CatCList   *list = SearchSysCacheList1(ENUMTYPOIDNAME, ObjectIdGetDatum(type));
+	Oid			below = InvalidOid;
+	Oid			above = InvalidOid;
+	uint32		least = 0;
+	uint32		most = PG_UINT32_MAX;
+
+	for (int i = 0; i < list->n_members; i++)
+	{
+		HeapTuple	tuple = &list->members[i]->tuple;
+		Oid			other = ((Form_pg_enum) GETSTRUCT(tuple))->oid;
+
+		if (other % 2 != 0)
+			continue;
+		if (other < label && other > below)
+		{
+			below = other;
+			least = rank_of(tuple);
+		}
+		else if (other > label && (other < above || !OidIsValid(above)))
+		{
+			above = other;
+			most = rank_of(tuple);
+		}
+	}
+	ReleaseCatCacheList(list);
+	if (!OidIsValid(below) && OidIsValid(above))
+		return most - Min(above - label, most);
+	return least + Min(label - below, most - least - 1);
 }
 
 uint64
@@ -100,22 +149,18 @@ gpusort_rowenum_encode(const GpusortRowColumn *column, Datum value)
 {
 	Oid			label = DatumGetObjectId(value);
 	int			slot = label % ENUM_SLOTS;
+	GpusortEnumRanks *ranks = column->labels.ranks;
 
-	if (column->ranks->slots[slot].label != label)
+	if (ranks->slots[slot].label != label)
 	{
 		HeapTuple	tuple = SearchSysCache1(ENUMOID, value);
-		uint32		bits;
 
-		if (!HeapTupleIsValid(tuple))
-			ereport(ERROR,
-					(errcode(ERRCODE_INVALID_BINARY_REPRESENTATION),
-					 errmsg("invalid internal value for enum: %u", label)));
-		memcpy(&bits, &((Form_pg_enum) GETSTRUCT(tuple))->enumsortorder, sizeof(bits));
-		ReleaseSysCache(tuple);
-		column->ranks->slots[slot].label = label;
-		column->ranks->slots[slot].rank = gpusort_rank_float4(bits);
+		ranks->slots[slot].rank = HeapTupleIsValid(tuple) ? rank_of(tuple) : rank_missing(column->labels.type, label);
+		ranks->slots[slot].label = label;
+		if (HeapTupleIsValid(tuple))
+			ReleaseSysCache(tuple);
 	}
-	return (column->ranks->slots[slot].rank ^ column->masks.flip[0]) | column->masks.base;
+	return (ranks->slots[slot].rank ^ column->masks.flip[0]) | column->masks.base;
 }
 
 /* ----------------------------------------------------------------
