@@ -72,6 +72,15 @@ put_rows(const GpusortCollector *to, const GpusortChunk *chunk)
 }
 
 static void
+put_misfits(const GpusortCollector *to, const GpusortChunk *chunk, const Process *process)
+{
+	Size		offset = 0;
+
+	for (uint32 i = 0; i < chunk->count; i++)
+		gpusort_aggregates_put_misfit(to->aggregates, chunk->values, process->groups, next_row(chunk, &offset));
+}
+
+static void
 add_states(const GpusortCollector *to, const GpusortChunk *chunk, Process *process)
 {
 	Size		offset = 0;
@@ -118,6 +127,9 @@ gpusort_collect(const GpusortCollector *to, const GpusortChunk *first, PlanState
 										   .checked = chunk->checked,
 										   .sum = chunk->sum,
 									   });
+				break;
+			case GPUSORT_CHUNK_MISFITS:
+				put_misfits(to, chunk, process);
 				break;
 			case GPUSORT_CHUNK_STATES:
 				add_states(to, chunk, process);

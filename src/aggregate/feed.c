@@ -49,6 +49,7 @@ typedef struct Feed
 	Rows		other_rows;		/* of groups that do not fit */
 	int			nvalues;
 	int			next_values;	/* whose keys are looked at next */
+	int			next_misfits;	/* whose values without keys are sent next */
 	uint32		ngroups;		/* groups that are known */
 	uint32		next_group;		/* whose state is sent next */
 	GpusortPage page;
@@ -200,6 +201,29 @@ send_keys(Feed *feed, int number)
 	return end_chunk(feed);
 }
 
+/* Sends the next values without keys.  NULL: all have been sent. */
+static TupleTableSlot *
+send_misfits(Feed *feed)
+{
+	Rows		rows = {0};
+
+	initStringInfo(&rows.data);
+	while (rows.count == 0 && feed->next_misfits < feed->nvalues)
+	{
+		TupleTableSlot *slot = NULL;
+
+		while (rows.data.len < ROWS_BYTES &&
+			   (slot = gpusort_aggregates_take_misfit(feed->aggregates, feed->next_misfits)) != NULL)
+			append_row(&rows, slot);
+		if (rows.count > 0)
+			begin_chunk(feed, GPUSORT_CHUNK_MISFITS, rows.count)->values = feed->next_misfits;
+		feed->next_misfits += slot == NULL;
+	}
+	appendBinaryStringInfo(&feed->chunk, rows.data.data, rows.data.len);
+	pfree(rows.data.data);
+	return rows.count > 0 ? end_chunk(feed) : NULL;
+}
+
 static TupleTableSlot *
 send_states(Feed *feed)
 {
@@ -243,6 +267,13 @@ send_chunk(Feed *feed)
 		if (due)
 			return send_keys(feed, feed->next_values - 1);
 	}
+	if (feed->ended && feed->next_misfits < feed->nvalues)
+	{
+		TupleTableSlot *slot = send_misfits(feed);
+
+		if (slot != NULL)
+			return slot;
+	}
 	if (feed->ended && feed->nothers > 0 && feed->next_group < feed->ngroups)
 		return send_states(feed);
 	return NULL;
@@ -282,6 +313,7 @@ forget_rows(Feed *feed)
 	resetStringInfo(&feed->other_rows.data);
 	feed->first_rows.count = feed->other_rows.count = 0;
 	feed->ngroups = feed->next_group = 0;
+	feed->next_misfits = 0;
 	feed->rows = 0;
 	feed->begun = feed->ended = false;
 	feed->page.count = 0;

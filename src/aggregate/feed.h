@@ -28,6 +28,7 @@ typedef enum GpusortChunkKind
 	GPUSORT_CHUNK_GROUPS,		/* rows: the first ones of the process's next groups, which have numbers from 0 on */
 	GPUSORT_CHUNK_ROWS,			/* rows of further groups, for which it has no memory */
 	GPUSORT_CHUNK_KEYS,			/* with groups the numbers of these, uint32, then keys, of one of the values */
+	GPUSORT_CHUNK_MISFITS,		/* rows of values that have no keys, of one of the values, after all keys */
 	GPUSORT_CHUNK_STATES		/* the states of all groups, a row for each, after everything else */
 } GpusortChunkKind;
 
@@ -42,7 +43,7 @@ typedef struct GpusortChunk
 	uint64		rows;			/* that it has read since the last chunk */
 	uint64		nnulls;			/* of keys: values that are NULL */
 	uint32		count;			/* of rows or keys */
-	int			values;			/* of keys: their index */
+	int			values;			/* of keys and misfits: their index */
 	bool		checked;		/* of keys, as in GpusortKeys */
 	uint64		sum;
 	char		data[FLEXIBLE_ARRAY_MEMBER];

@@ -11,9 +11,12 @@
  */
 #include "postgres.h"
 
+#include "catalog/pg_type.h"
 #include "executor/executor.h"
+#include "miscadmin.h"
 #include "nodes/nodeFuncs.h"
 #include "utils/datum.h"
+#include "utils/fmgrprotos.h"
 #include "utils/memutils.h"
 
 #include "aggregate/group_numbers.h"
@@ -49,11 +52,17 @@ gpusort_aggregates_group_bytes(const GpusortAggregates *node)
 static void
 find_places(GpusortAggregates *node, GpusortAggregate *aggregate, uint64 rows)
 {
+	const GpusortValues *values = &node->values[aggregate->values];
+	const GpusortType *type = values->keys.type;
+
+	/* of misfits, see take_value() */
+	if (values->misfits.sort != NULL)
+		type = aggregate->kind == GPUSORT_AGGREGATE_CONT ? gpusort_type_get(FLOAT8OID) : NULL;
 	evaluate_fractions(node, aggregate, rows > 0);
 	aggregate->nplaces = 0;
 	aggregate->percentiles = (GpusortPercentiles) {
-		.type = node->values[aggregate->values].keys.type,
-		.elemtype = exprType(node->values[aggregate->values].expression),
+		.type = type,
+		.elemtype = exprType(values->expression),
 		.fractions = &aggregate->fractions,
 		.rows = rows,
 		.discrete = aggregate->kind == GPUSORT_AGGREGATE_DISC,
@@ -138,6 +147,108 @@ read_in_order(GpusortAggregates *node, int number)
 	gpusort_group_end_spill(keys->limit);
 }
 
+/* Adds n keys of a group to the misfits, as the values that they are. */
+static void
+make_misfits(GpusortAggregates *node, GpusortValues *values, uint32 group, const uint64 *keys, uint64 n)
+{
+	ExprContext *econtext = node->ps->ps_ExprContext;
+	MemoryContext old = MemoryContextSwitchTo(econtext->ecxt_per_tuple_memory);
+
+	for (uint64 i = 0; i < n; i++)
+	{
+		if (i % GPUSORT_GROUP_SCAN_KEYS == 0)
+			CHECK_FOR_INTERRUPTS();
+		gpusort_misfits_add(&values->misfits, node->ps, node->cxt, group, gpusort_percentile_value(values->keys.type, keys[i]));
+		ResetExprContext(econtext);
+	}
+	MemoryContextSwitchTo(old);
+}
+
+/* The same of all keys of a large group, or of all rows. */
+static void
+make_all_misfits(GpusortAggregates *node, GpusortValues *values, uint32 group)
+{
+	GpusortGroupScan scan;
+	const uint64 *next;
+	uint64		n;
+
+	gpusort_group_begin_scan(&values->keys, &scan);
+	while ((next = gpusort_group_next(&scan, &n)) != NULL)
+		make_misfits(node, values, group, next, n);
+	gpusort_group_end_scan(&scan);
+	gpusort_group_end_spill(&values->limit);
+}
+
+/* The key of a numeric's cast to double precision, which raises an error if the value has none. */
+static uint64
+cast_key(GpusortAggregates *node, Datum value)
+{
+	ExprContext *econtext = node->ps->ps_ExprContext;
+	MemoryContext old = MemoryContextSwitchTo(econtext->ecxt_per_tuple_memory);
+	int64		bits;
+
+	ResetExprContext(econtext);
+	bits = DatumGetInt64(DirectFunctionCall1(numeric_float8, value));
+	MemoryContextSwitchTo(old);
+	return gpusort_key_float8((uint64) bits);
+}
+
+/* Takes a value of a group at this place of its order, the run-th one of equal ones. */
+static void
+take_value(GpusortAggregates *node, GpusortAggregate *aggregate, Datum value, uint64 place, uint64 run)
+{
+	bool		cont = aggregate->kind == GPUSORT_AGGREGATE_CONT;
+	/* core casts all values */
+	uint64		key = cont ? cast_key(node, value) : 0;
+
+	for (int i = 0; i < aggregate->nplaces; i++)
+	{
+		if (aggregate->places[i] == place)
+			aggregate->found[i] = cont ? key : (uint64) datumCopy(value, false, -1);
+	}
+	if (aggregate->kind == GPUSORT_AGGREGATE_COUNT)
+		aggregate->count += run == 1;
+	if (aggregate->kind != GPUSORT_AGGREGATE_MODE || run < aggregate->most || (run == aggregate->most && !aggregate->descending))
+		return;
+	if (aggregate->most > 0)
+		pfree(DatumGetPointer((Datum) aggregate->mode));
+	aggregate->most = run;
+	aggregate->mode = (uint64) datumCopy(value, false, -1);
+}
+
+/* Finds what the aggregates need of a group's values, some of which have no keys. */
+static void
+read_values(GpusortAggregates *node, int number, uint32 group)
+{
+	GpusortValues *values = &node->values[number];
+	Datum		value;
+	Datum		last = (Datum) 0;
+	uint64		run = 0;
+
+	for (int i = 0; i < node->naggregates; i++)
+	{
+		if (node->aggregates[i].values == number && is_percentile(&node->aggregates[i]))
+			find_places(node, &node->aggregates[i], values->rows);
+	}
+	for (uint64 place = 0; gpusort_misfits_next_of(&values->misfits, group, &value); place++)
+	{
+		if (place > 0 && DatumGetBool(DirectFunctionCall2(numeric_eq, last, value)))
+			run++;
+		else
+		{
+			if (place > 0)
+				pfree(DatumGetPointer(last));
+			last = datumCopy(value, false, -1);
+			run = 1;
+		}
+		for (int i = 0; i < node->naggregates; i++)
+		{
+			if (node->aggregates[i].values == number)
+				take_value(node, &node->aggregates[i], value, place, run);
+		}
+	}
+}
+
 /* Finds what the aggregates need of these values. */
 static void
 find_keys(GpusortAggregates *node, int number)
@@ -198,6 +309,17 @@ array_of(const GpusortAggregates *node, GpusortValues *values, bool *isnull)
 	return PointerGetDatum(array);
 }
 
+/* Returns discrete percentiles of values. */
+static Datum
+percentile_of_values(const GpusortAggregate *aggregate)
+{
+	Datum	   *found = palloc(Max(aggregate->nplaces, 1) * sizeof(Datum));
+
+	for (int i = 0; i < aggregate->nplaces; i++)
+		found[i] = (Datum) aggregate->found[i];
+	return gpusort_percentile_pack(&aggregate->percentiles, found);
+}
+
 /* Returns the result of an aggregate, in the current memory context. */
 static Datum
 result_of(const GpusortAggregates *node, const GpusortAggregate *aggregate, bool *isnull)
@@ -213,11 +335,15 @@ result_of(const GpusortAggregates *node, const GpusortAggregate *aggregate, bool
 			return sum_of(node, aggregate, isnull);
 		case GPUSORT_AGGREGATE_MODE:
 			*isnull = aggregate->most == 0;
+			if (!*isnull && values->misfits.sort != NULL)
+				return (Datum) aggregate->mode;
 			return *isnull ? (Datum) 0 : gpusort_percentile_value(values->keys.type, aggregate->mode);
 		case GPUSORT_AGGREGATE_SORTED:
 			return array_of(node, values, isnull);
 		default:
 			*isnull = aggregate->fractions.null || aggregate->percentiles.rows == 0;
+			if (!*isnull && aggregate->percentiles.type == NULL)
+				return percentile_of_values(aggregate);
 			return *isnull ? (Datum) 0 : gpusort_percentile_result(&aggregate->percentiles, aggregate->found);
 	}
 }
@@ -263,7 +389,13 @@ gpusort_aggregates_finish(GpusortAggregates *node, Datum *values, bool *nulls)
 
 		values->rows = node->begun ? gpusort_group_rows(&values->keys) : 0;
 		values->check.wanted = values->check.in;
-		if (node->begun && !values->sorted)
+		if (values->misfits.sort != NULL)
+		{
+			make_all_misfits(node, values, 0);
+			values->rows = gpusort_counts_of(&values->misfits.counts, 0);
+			read_values(node, i, 0);
+		}
+		else if (node->begun && !values->sorted)
 			find_keys(node, i);
 	}
 	for (int i = 0; i < node->naggregates; i++)
@@ -304,11 +436,10 @@ find_sorted_keys(GpusortAggregates *node, int number, const void *keys, uint64 n
 	}
 }
 
-/* Finds what the aggregates need of a large group.  Memory for an array has no limit. */
+/* Gathers the keys of a large group.  Memory for an array has no limit. */
 static void
-find_large_group(GpusortAggregates *node, int number)
+gather_large_group(GpusortAggregates *node, GpusortValues *values)
 {
-	GpusortValues *values = &node->values[number];
 	MemoryContext old = MemoryContextSwitchTo(node->cxt);
 
 	if (values->sorted)
@@ -318,8 +449,6 @@ find_large_group(GpusortAggregates *node, int number)
 	gpusort_lists_copy(&values->lists, &values->keys, node->checked ? &values->check : NULL);
 	MemoryContextSwitchTo(old);
 	gpusort_checksum_join(&values->check.out, &values->check.wanted);
-	if (!values->sorted)
-		find_keys(node, number);
 }
 
 /* Goes on to the next group that has keys. */
@@ -333,6 +462,22 @@ next_group(GpusortAggregates *node, GpusortValues *values)
 		values->group = GPUSORT_NUMBERS_NONE;
 }
 
+/* Makes misfits of the keys of all groups. */
+static void
+make_groups_misfits(GpusortAggregates *node, GpusortValues *values)
+{
+	for (; values->group != GPUSORT_NUMBERS_NONE; next_group(node, values))
+	{
+		if (values->group_keys != NULL)
+		{
+			make_misfits(node, values, values->group, values->group_keys, values->group_rows);
+			continue;
+		}
+		gather_large_group(node, values);
+		make_all_misfits(node, values, values->group);
+	}
+}
+
 void
 gpusort_aggregates_begin_groups(GpusortAggregates *node, uint32 ngroups)
 {
@@ -343,6 +488,8 @@ gpusort_aggregates_begin_groups(GpusortAggregates *node, uint32 ngroups)
 	{
 		gpusort_lists_begin_scan(&node->values[i].lists, ngroups);
 		next_group(node, &node->values[i]);
+		if (node->values[i].misfits.sort != NULL)
+			make_groups_misfits(node, &node->values[i]);
 	}
 }
 
@@ -360,7 +507,11 @@ void
 gpusort_aggregates_end_groups(GpusortAggregates *node)
 {
 	for (int i = 0; i < node->nvalues && node->begun && node->checked; i++)
-		gpusort_check_keys_end(&node->values[i].check);
+	{
+		/* core's sort has ordered values that do not fit their type */
+		if (node->values[i].misfits.sort == NULL)
+			gpusort_check_keys_end(&node->values[i].check);
+	}
 }
 
 void
@@ -375,13 +526,20 @@ gpusort_aggregates_finish_group(GpusortAggregates *node, uint32 group, Datum *re
 		GpusortValues *values = &node->values[i];
 
 		values->nnulls = gpusort_counts_of(&values->nulls, group);
-		values->rows = values->group == group ? values->group_rows : 0;
+		values->rows = values->misfits.sort != NULL ? gpusort_counts_of(&values->misfits.counts, group) :
+			values->group == group ? values->group_rows : 0;
 		if (values->rows == 0)
 			continue;
 		values->check.group = group;
 		values->check.wanted = values->check.dropped = (GpusortChecksum) {0};
-		if (values->group_keys == NULL)
-			find_large_group(node, i);
+		if (values->misfits.sort != NULL)
+			read_values(node, i, group);
+		else if (values->group_keys == NULL)
+		{
+			gather_large_group(node, values);
+			if (!values->sorted)
+				find_keys(node, i);
+		}
 		else
 		{
 			gpusort_cpu_sort_few(values->group_keys, values->rows, values->lists.type->key_bytes);

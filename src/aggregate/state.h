@@ -11,6 +11,7 @@
 #include "aggregate/group_counts.h"
 #include "aggregate/group_lists.h"
 #include "aggregate/group_states.h"
+#include "aggregate/misfits.h"
 #include "aggregate/node.h"
 #include "aggregate/percentile.h"
 #include "aggregate/row_value.h"
@@ -31,6 +32,7 @@ typedef struct GpusortValues
 	GpusortGroupLimit limit;	/* without groups, all zeros if sorted */
 	uint64		rows;			/* keys whose results are being computed, */
 	uint64		nnulls;			/* and NULLs, which are only counted */
+	GpusortMisfits misfits;		/* values without keys; at the end all values, if there are some */
 
 	/* with groups */
 	GpusortLists lists;			/* all keys */
@@ -50,7 +52,7 @@ typedef struct GpusortAggregate
 	GpusortFractions fractions;	/* of a percentile */
 	GpusortPercentiles percentiles;
 	uint64	   *places;			/* of the keys that the percentiles need */
-	uint64	   *found;			/* these keys */
+	uint64	   *found;			/* these keys, or values if there are misfits; those of a CONT are float8's keys then */
 	int			nplaces;
 	bool		descending;		/* mode() of values in descending order: of several modes, the last one */
 
@@ -59,7 +61,7 @@ typedef struct GpusortAggregate
 	/* of a mode or a number of distinct values, while keys are read in order */
 	uint64		count;			/* of distinct values, or of keys equal to the last one */
 	uint64		most;			/* of equal keys so far, with this one: */
-	uint64		mode;
+	uint64		mode;			/* a key, or a value if there are misfits */
 } GpusortAggregate;
 
 struct GpusortAggregates

@@ -133,15 +133,22 @@ forget_row(GpusortAggregates *node, const GpusortValues *values)
 		ResetExprContext(node->ps->ps_ExprContext);
 }
 
-/* Evaluates an expression for row i of the page. */
-static inline Datum
-get_value(GpusortAggregates *node, GpusortValues *values, int i, bool *isnull)
+/* Evaluates an expression for row i of the page.  False if the value has no key: then it is kept for the group. */
+static inline bool
+get_value(GpusortAggregates *node, GpusortValues *values, int i, uint32 group, Datum *value, bool *isnull)
 {
-	Datum		value = gpusort_row_value_get(&values->value, node->ps->ps_ExprContext, node->page, i, isnull);
+	int64		scaled;
 
-	if (gpusort_scaled_is(values->keys.type) && !*isnull)
-		value = Int64GetDatum(gpusort_scaled_from(values->keys.type, value));
-	return value;
+	*value = gpusort_row_value_get(&values->value, node->ps->ps_ExprContext, node->page, i, isnull);
+	if (likely(!gpusort_scaled_is(values->keys.type)) || *isnull)
+		return true;
+	if (unlikely(!gpusort_scaled_from(values->keys.type, *value, &scaled)))
+	{
+		gpusort_misfits_add(&values->misfits, node->ps, node->cxt, group, *value);
+		return false;
+	}
+	*value = Int64GetDatum(scaled);
+	return true;
 }
 
 /* Raises an error if an array of the values would be too long. */
@@ -164,7 +171,8 @@ add_page(GpusortAggregates *node, GpusortValues *values)
 		forget_row(node, values);
 		if (!gpusort_row_passes(values->filter, node->ps->ps_ExprContext, node->page, i))
 			continue;
-		value = get_value(node, values, i, &isnull);
+		if (unlikely(!get_value(node, values, i, 0, &value, &isnull)))
+			continue;
 		if (unlikely(isnull))
 			values->nnulls++;
 		else
@@ -189,7 +197,8 @@ add_page_to_lists(GpusortAggregates *node, GpusortValues *values, const uint32 *
 		forget_row(node, values);
 		if (groups[i] == GPUSORT_NUMBERS_NONE || !gpusort_row_passes(values->filter, node->ps->ps_ExprContext, node->page, i))
 			continue;
-		value = get_value(node, values, i, &isnull);
+		if (unlikely(!get_value(node, values, i, groups[i], &value, &isnull)))
+			continue;
 		if (!isnull)
 		{
 			if (unlikely(node->checked))
@@ -290,6 +299,21 @@ gpusort_aggregates_put(GpusortAggregates *node, int number, const uint32 *groups
 	check_size(values);
 }
 
+TupleTableSlot *
+gpusort_aggregates_take_misfit(GpusortAggregates *node, int number)
+{
+	return gpusort_misfits_next(&node->values[number].misfits);
+}
+
+void
+gpusort_aggregates_put_misfit(GpusortAggregates *node, int number, const uint32 *groups, MinimalTuple row)
+{
+	if (!node->begun)
+		begin_gathering(node);
+	node->begun = true;
+	gpusort_misfits_add_row(&node->values[number].misfits, node->ps, node->cxt, groups, row);
+}
+
 void
 gpusort_aggregates_forget(GpusortAggregates *node)
 {
@@ -297,6 +321,7 @@ gpusort_aggregates_forget(GpusortAggregates *node)
 	{
 		gpusort_group_end_spill(&node->values[i].limit);
 		gpusort_lists_end(&node->values[i].lists);
+		gpusort_misfits_end(&node->values[i].misfits);
 		node->values[i].nnulls = 0;
 	}
 	for (int i = 0; i < node->naggregates; i++)

@@ -8,6 +8,7 @@
 #ifndef GPUSORT_AGGREGATE_VALUES_H
 #define GPUSORT_AGGREGATE_VALUES_H
 
+#include "access/htup.h"
 #include "nodes/execnodes.h"
 
 #include "scan/page.h"
@@ -56,6 +57,13 @@ extern GpusortKeys gpusort_aggregates_take(GpusortAggregates *aggregates, int nu
  * that has gathered them.
  */
 extern void gpusort_aggregates_put(GpusortAggregates *aggregates, int number, const uint32 *groups, GpusortKeys keys);
+
+/*
+ * The same of values that have no keys: returns the next one of an expression as a row, NULL at the end, after the last row
+ * of the child; and adds such a row.
+ */
+extern TupleTableSlot *gpusort_aggregates_take_misfit(GpusortAggregates *aggregates, int number);
+extern void gpusort_aggregates_put_misfit(GpusortAggregates *aggregates, int number, const uint32 *groups, MinimalTuple row);
 
 /* After the last row: computes the results, in the order of the Aggrefs, which live until gpusort_aggregates_forget(). */
 extern void gpusort_aggregates_finish(GpusortAggregates *aggregates, Datum *values, bool *nulls);

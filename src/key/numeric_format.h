@@ -29,6 +29,7 @@ typedef struct GpusortNumericParts
 {
 	GpusortNumericKind kind;	/* if it is not finite, there is nothing else */
 	bool		negative;
+	int			scale;			/* decimal digits that are shown behind the point */
 	int			weight;
 	int			ndigits;
 	const char *digits;			/* uint16 each; not aligned behind a 1-byte varlena header */
@@ -49,6 +50,11 @@ typedef struct GpusortNumericParts
 #define GPUSORT_NUMERIC_SHORT_NEGATIVE	0x2000
 #define GPUSORT_NUMERIC_SHORT_MINUS		0x0040
 #define GPUSORT_NUMERIC_SHORT_WEIGHT	0x003F
+#define GPUSORT_NUMERIC_SHORT_SCALE		0x1F80
+#define GPUSORT_NUMERIC_SHORT_SCALE_AT	7
+
+/* Long ones have the scale beside the form, and the weight behind. */
+#define GPUSORT_NUMERIC_LONG_SCALE		0x3FFF
 
 /* Takes a value apart, which is not compressed or stored elsewhere. */
 static inline GpusortNumericParts
@@ -71,6 +77,7 @@ gpusort_numeric_read(const struct varlena *datum)
 	if (header & GPUSORT_NUMERIC_SHORT)
 	{
 		parts.negative = (header & GPUSORT_NUMERIC_SHORT_NEGATIVE) != 0;
+		parts.scale = (header & GPUSORT_NUMERIC_SHORT_SCALE) >> GPUSORT_NUMERIC_SHORT_SCALE_AT;
 		parts.weight = header & GPUSORT_NUMERIC_SHORT_WEIGHT;
 		if (header & GPUSORT_NUMERIC_SHORT_MINUS)
 			parts.weight |= ~GPUSORT_NUMERIC_SHORT_WEIGHT;
@@ -80,6 +87,7 @@ gpusort_numeric_read(const struct varlena *datum)
 		int16		weight;
 
 		parts.negative = (header & GPUSORT_NUMERIC_FORM) == GPUSORT_NUMERIC_LONG_NEGATIVE;
+		parts.scale = header & GPUSORT_NUMERIC_LONG_SCALE;
 		memcpy(&weight, parts.digits, sizeof(weight));
 		parts.weight = weight;
 		parts.digits += sizeof(weight);

@@ -4,7 +4,8 @@
  *		Values of numeric(precision, scale) as integers.
  *
  * A column of this type has no digits behind its scale.  Up to 18 digits fit in a bigint, whose comparison is a
- * machine instruction.
+ * machine instruction.  Core does not check everywhere that a value is one of its declared type: array_agg() of rows and
+ * unnest() let any numeric into such a column.
  *
  *-------------------------------------------------------------------------
  */
@@ -55,57 +56,41 @@ gpusort_scaled_type(int32 typmod)
 	return &types[scale];
 }
 
-GPUSORT_NORETURN static pg_noinline void
-raise_not_of_type(Datum value)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_DATA_CORRUPTED),
-			 errmsg("value %s has more digits than its type numeric(precision, scale) has",
-					DatumGetCString(DirectFunctionCall1(numeric_out, value))),
-			 errhint("Set gpusort.enabled to off.")));
-}
-
-int64
-gpusort_scaled_from(const GpusortType *type, Datum value)
+bool
+gpusort_scaled_from(const GpusortType *type, Datum value, int64 *scaled)
 {
 	struct varlena *datum = (struct varlena *) DatumGetPointer(value);
 	struct varlena *copy = NULL;
 	GpusortNumericParts parts;
 	int			decimals;
-	int64		scaled = 0;
+	int64		sum = 0;
+	bool		fits;
 
 	if (unlikely(gpusort_varlena_remote(datum)))
 		datum = copy = pg_detoast_datum_packed(datum);
 	parts = gpusort_numeric_read(datum);
-	if (unlikely(parts.kind != GPUSORT_NUMERIC_FINITE))
-	{
-		/* an infinite value has no precision */
-		if (parts.kind != GPUSORT_NUMERIC_NAN)
-			raise_not_of_type(value);
-		return NAN_SCALED;
-	}
+	fits = parts.kind == GPUSORT_NUMERIC_NAN || (parts.kind == GPUSORT_NUMERIC_FINITE && parts.scale == type->scale);
 	decimals = parts.weight * GPUSORT_NUMERIC_DECIMALS + type->scale;
-	for (int i = 0; i < parts.ndigits; i++, decimals -= GPUSORT_NUMERIC_DECIMALS)
+	for (int i = 0; i < parts.ndigits && fits; i++, decimals -= GPUSORT_NUMERIC_DECIMALS)
 	{
 		uint16		digit;
 
 		memcpy(&digit, parts.digits + i * sizeof(digit), sizeof(digit));
 		if (decimals >= 0)
 		{
-			if (unlikely(decimals > MOST_DIGITS || digit > PG_INT64_MAX / 2 / powers[decimals]))
-				raise_not_of_type(value);
-			scaled += digit * powers[decimals];
+			fits = decimals <= MOST_DIGITS && digit <= PG_INT64_MAX / 2 / powers[decimals];
+			sum += fits ? digit * powers[decimals] : 0;
 		}
 		else
 		{
-			if (unlikely(decimals <= -GPUSORT_NUMERIC_DECIMALS || digit % powers[-decimals] != 0))
-				raise_not_of_type(value);
-			scaled += digit / powers[-decimals];
+			fits = decimals > -GPUSORT_NUMERIC_DECIMALS && digit % powers[-decimals] == 0;
+			sum += fits ? digit / powers[-decimals] : 0;
 		}
 	}
 	if (copy != NULL)
 		pfree(copy);
-	return parts.negative ? -scaled : scaled;
+	*scaled = parts.kind == GPUSORT_NUMERIC_NAN ? NAN_SCALED : parts.negative ? -sum : sum;
+	return fits;
 }
 
 Datum

@@ -25,8 +25,11 @@ gpusort_scaled_is(const GpusortType *type)
 	return type->typid == NUMERICOID;
 }
 
-/* Converts a numeric to the bigint.  NaN, which is greater than all others, becomes the greatest bigint. */
-extern int64 gpusort_scaled_from(const GpusortType *type, Datum value);
+/*
+ * Converts a numeric to the bigint.  NaN, which is greater than all others, becomes the greatest bigint.  Returns false if the
+ * value cannot be made of the bigint again: it is infinite, or it has another scale than its type, or too many digits.
+ */
+extern bool gpusort_scaled_from(const GpusortType *type, Datum value, int64 *scaled);
 
 /* The reverse: returns a numeric in the current memory context. */
 extern Datum gpusort_scaled_value(const GpusortType *type, int64 scaled);
