@@ -11,6 +11,8 @@
  */
 #include "postgres.h"
 
+#include <math.h>
+
 #include "nodes/nodeFuncs.h"
 #include "optimizer/clauses.h"
 #include "optimizer/cost.h"
@@ -201,7 +203,7 @@ gpusort_plan_offer_aggregates(PlannerInfo *root, RelOptInfo *input, RelOptInfo *
 	/* the target list of a partition's aggregates has its own columns, which the query's aggregates do not name */
 	if (IS_OTHER_REL(grouped))
 		return;
-	if (!grouped->consider_parallel || partial == NULL || partial->pathtarget->exprs == NIL ||
+	if (!grouped->consider_parallel || partial == NULL || isinf(partial->total_cost) || partial->pathtarget->exprs == NIL ||
 		root->parse->groupingSets != NIL || root->agginfos == NIL || (!gpusort_force && rows < LEAST_ROWS) ||
 		(serial = find_serial(grouped)) == NULL)
 		return;

@@ -20,6 +20,8 @@
  */
 #include "postgres.h"
 
+#include <math.h>
+
 #include "nodes/nodeFuncs.h"
 #include "optimizer/clauses.h"
 #include "optimizer/cost.h"
@@ -91,7 +93,8 @@ price_sort(PlannerInfo *root, RelOptInfo *rel, Path *child, List *pathkeys, cons
 	input.ties = bound.ties;
 	cost = gpusort_cost_sort(&input);
 	saved = path->path.total_cost - child->total_cost - cost;
-	if (saved <= 0 || cost >= gpusort_cost_core_sort(&input))
+	/* of infinite costs there is no difference */
+	if (!(saved > 0) || isinf(saved) || cost >= gpusort_cost_core_sort(&input))
 		return NULL;
 	path->path.startup_cost -= saved;
 	path->path.total_cost -= saved;
@@ -124,7 +127,7 @@ gpusort_plan_parallel_sort(PlannerInfo *root, RelOptInfo *rel, Path *partial, do
 		return NULL;
 	input = gpusort_cost_input(rows, partial->pathtarget->width, partial, key);
 	cost = gpusort_cost_shared(&input, processes);
-	if (cost >= gpusort_cost_core_sort(&input))
+	if (!(cost < gpusort_cost_core_sort(&input)) || isinf(partial->total_cost))
 		return NULL;
 	gather = (Path *) create_gather_path(root, rel, partial, partial->pathtarget, NULL, &rows);
 	gather->startup_cost = gather->total_cost = partial->total_cost + parallel_setup_cost;
