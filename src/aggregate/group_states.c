@@ -18,8 +18,6 @@
 #include "catalog/pg_type.h"
 #include "executor/executor.h"
 #include "executor/nodeAgg.h"
-#include "optimizer/clauses.h"
-#include "optimizer/optimizer.h"
 #include "parser/parse_agg.h"
 #include "parser/parse_coerce.h"
 #include "utils/builtins.h"
@@ -32,6 +30,7 @@
 
 #include "aggregate/group_numbers.h"
 #include "aggregate/group_states.h"
+#include "aggregate/node.h"
 #include "aggregate/row_value.h"
 #include "aggregate/transition.h"
 
@@ -39,7 +38,7 @@ bool
 gpusort_states_accept(const Aggref *aggref)
 {
 	return aggref->aggkind == AGGKIND_NORMAL && aggref->agglevelsup == 0 && aggref->aggorder == NIL &&
-		aggref->aggdistinct == NIL && !contain_volatile_functions((Node *) aggref) && !contain_subplans((Node *) aggref);
+		aggref->aggdistinct == NIL && !gpusort_calls_volatile(aggref);
 }
 
 FunctionCallInfo

@@ -25,6 +25,14 @@
 #include "functions/aggregate.h"
 #include "key/scaled.h"
 
+bool
+gpusort_calls_volatile(const void *expressions)
+{
+	Node	   *node = unconstify(void *, expressions);
+
+	return contain_volatile_functions(node) || contain_subplans(node);
+}
+
 static PGFunction
 address_of(Oid function)
 {
@@ -159,22 +167,18 @@ bool
 gpusort_aggregate_accepts(const Aggref *aggref)
 {
 	GpusortAggregateKind kind = gpusort_aggregate_kind(aggref);
-	Node	   *fractions;
 	List	   *order;
 	Oid			type;
 	bool		descending;
 
-	if (kind == GPUSORT_AGGREGATE_OTHER || aggref->agglevelsup > 0)
-		return false;
-	fractions = (Node *) gpusort_aggregate_fractions(aggref);
-	if (contain_var_clause(fractions) || contain_volatile_functions(fractions) || contain_subplans(fractions))
+	if (kind == GPUSORT_AGGREGATE_OTHER || aggref->agglevelsup > 0 ||
+		contain_var_clause((Node *) gpusort_aggregate_fractions(aggref)) || gpusort_calls_volatile(aggref))
 		return false;
 	type = exprType((Node *) linitial_node(TargetEntry, aggref->args)->expr);
 	if (kind == GPUSORT_AGGREGATE_SORTED)
-		return gpusort_type_find(type) != NULL && !contain_subplans((Node *) aggref->aggfilter);
+		return gpusort_type_find(type) != NULL;
 	order = kind >= GPUSORT_AGGREGATE_COUNT ? aggref->aggdistinct : aggref->aggorder;
 	if (list_length(aggref->args) != 1 || list_length(order) != 1 ||
-		contain_subplans((Node *) aggref->args) || contain_subplans((Node *) aggref->aggfilter) ||
 		gpusort_aggregate_type(gpusort_aggregate_argument(aggref)) == NULL ||
 		!has_default_order(linitial(order), type, &descending))
 		return false;

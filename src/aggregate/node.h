@@ -24,6 +24,12 @@ extern const CustomScanMethods gpusort_aggregate_methods;
 
 /* ---- kind.c ---- */
 
+/*
+ * Does an expression, or a list of them, call volatile functions, or has it subqueries, which may?  Then it must be evaluated as
+ * often as in core and in the same order.
+ */
+extern bool gpusort_calls_volatile(const void *expressions);
+
 /* The kinds of aggregates, by their results */
 typedef enum GpusortAggregateKind
 {
@@ -44,7 +50,7 @@ extern FormData_pg_aggregate gpusort_aggregate_form(Oid aggregate);
 
 /*
  * Can the node execute this aggregate, of a type that gpusort sorts, in its own order or the reverse?  Its
- * fractions are the same for all rows.
+ * fractions are the same for all rows, and it calls no volatile functions.
  */
 extern bool gpusort_aggregate_accepts(const Aggref *aggref);
 

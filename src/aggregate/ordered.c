@@ -18,7 +18,6 @@
 #include "executor/executor.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
-#include "optimizer/clauses.h"
 #include "optimizer/optimizer.h"
 #include "optimizer/tlist.h"
 #include "utils/lsyscache.h"
@@ -73,7 +72,7 @@ gpusort_ordered_refuse(const Aggref *aggref)
 
 	if (aggref->agglevelsup > 0 || clauses_of(aggref) == NIL)
 		return "it does not sort";
-	if (contain_volatile_functions((Node *) aggref) || contain_subplans((Node *) aggref))
+	if (gpusort_calls_volatile(aggref))
 		return "an aggregate that sorts calls a volatile function or contains a subquery";
 	if (aggref->aggkind != AGGKIND_NORMAL && kind != GPUSORT_AGGREGATE_CONT && kind != GPUSORT_AGGREGATE_DISC &&
 		kind != GPUSORT_AGGREGATE_MODE)

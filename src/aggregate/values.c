@@ -12,7 +12,6 @@
 
 #include "executor/executor.h"
 #include "nodes/nodeFuncs.h"
-#include "optimizer/optimizer.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 
@@ -35,18 +34,15 @@ find_values(GpusortAggregates *node, const Aggref *aggref)
 		.distinct = kind >= GPUSORT_AGGREGATE_COUNT,
 	};
 
-	if (!contain_volatile_functions(wanted.expression) && !contain_volatile_functions(wanted.condition))
+	for (int i = 0; i < node->nvalues; i++)
 	{
-		for (int i = 0; i < node->nvalues; i++)
-		{
-			GpusortValues *values = &node->values[i];
+		GpusortValues *values = &node->values[i];
 
-			if (values->sorted == wanted.sorted &&
-				equal(values->expression, wanted.expression) && equal(values->condition, wanted.condition))
-			{
-				values->distinct &= wanted.distinct;
-				return i;
-			}
+		if (values->sorted == wanted.sorted &&
+			equal(values->expression, wanted.expression) && equal(values->condition, wanted.condition))
+		{
+			values->distinct &= wanted.distinct;
+			return i;
 		}
 	}
 	wanted.value = gpusort_row_value_init((Expr *) wanted.expression, node->ps);

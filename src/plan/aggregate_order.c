@@ -14,11 +14,11 @@
 #include "access/transam.h"
 #include "catalog/pg_aggregate.h"
 #include "nodes/nodeFuncs.h"
-#include "optimizer/clauses.h"
 #include "optimizer/optimizer.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 
+#include "aggregate/node.h"
 #include "plan/plan.h"
 
 List *
@@ -97,7 +97,7 @@ ignores_order(Aggref *aggref)
 bool
 gpusort_aggregate_is_harmless(Aggref *aggref)
 {
-	if (contain_volatile_functions((Node *) aggref) || contain_subplans((Node *) aggref))
+	if (gpusort_calls_volatile(aggref))
 		return false;
 	if (AGGKIND_IS_ORDERED_SET(aggref->aggkind))
 		return aggref->aggfnoid < FirstGenbkiObjectId;

@@ -26,6 +26,7 @@
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 
+#include "aggregate/node.h"
 #include "plan/plan.h"
 
 /* Columns of a plan node.  A sort may have one twice, under two collations or, as citext and text, by two operators. */
@@ -308,7 +309,8 @@ bound_of(const WindowAgg *window, const OpExpr *run, const OpExpr *shown)
 		return gpusort_unbounded;
 	search.peers = groups->count != GPUSORT_GROUP_ROWS;
 	if ((search.peers && !find_peers(window, &sorted, groups)) ||
-		looks_ahead((Node *) window->plan.targetlist, &search) || looks_ahead((Node *) window->plan.qual, &search))
+		looks_ahead((Node *) window->plan.targetlist, &search) || looks_ahead((Node *) window->plan.qual, &search) ||
+		gpusort_calls_volatile(window->plan.targetlist))
 		return gpusort_unbounded;
 	/* the first rows of all are those of a LIMIT, WITH TIES if rows are ranked by all columns of this very Sort */
 	if (window->partNumCols == 0 &&
@@ -344,12 +346,7 @@ gpusort_bound_window(const WindowAgg *window)
 GpusortBound
 gpusort_bound_projected(const Result *result, GpusortBound bound)
 {
-	Node	   *columns = (Node *) result->plan.targetlist;
-
-	if (bound.groups.count != GPUSORT_GROUP_ALL &&
-		(result->plan.qual != NIL || contain_volatile_functions(columns) || contain_subplans(columns)))
-		return gpusort_unbounded;
-	return bound;
+	return bound.groups.count != GPUSORT_GROUP_ALL && result->plan.qual != NIL ? gpusort_unbounded : bound;
 }
 
 double

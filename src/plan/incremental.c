@@ -43,6 +43,28 @@ gpusort_is_cheaper(IncrementalSort *incremental)
 	return cost + child->total_cost < sort->plan.total_cost && cost < gpusort_cost_core_sort(&input);
 }
 
+/*
+ * Does a plan, or one below it, call volatile functions?  Core's IncrementalSort calls them for the rows of a group, and then
+ * what is above for these, and so on.
+ */
+static bool
+calls_volatile(const Plan *plan)
+{
+	ListCell   *lc;
+
+	if (plan == NULL)
+		return false;
+	if (contain_volatile_functions((Node *) plan->targetlist) || contain_volatile_functions((Node *) plan->qual))
+		return true;
+	foreach(lc, gpusort_plan_appended(plan))
+	{
+		if (calls_volatile(lfirst(lc)))
+			return true;
+	}
+	return calls_volatile(plan->lefttree) || calls_volatile(plan->righttree) ||
+		(IsA(plan, SubqueryScan) && calls_volatile(((const SubqueryScan *) plan)->subplan));
+}
+
 /* Given whether all rows of a plan will be fetched, as far as is known, tells the same of its left and right child. */
 static void
 pass_down(const Plan *plan, bool fetch_all, bool *left, bool *right)
@@ -101,7 +123,8 @@ replace(Plan *plan, bool fetch_all)
 	plan->lefttree = replace(plan->lefttree, left);
 	plan->righttree = replace(plan->righttree, right);
 
-	if (IsA(plan, IncrementalSort) && (fetch_all || gpusort_force) && gpusort_is_cheaper((IncrementalSort *) plan))
+	if (IsA(plan, IncrementalSort) && (fetch_all || gpusort_force) && gpusort_is_cheaper((IncrementalSort *) plan) &&
+		!calls_volatile(outerPlan(plan)))
 	{
 		Sort	   *sort = palloc(sizeof(Sort));
 

@@ -14,9 +14,8 @@
  */
 #include "postgres.h"
 
-#include "optimizer/clauses.h"
-#include "optimizer/optimizer.h"
 
+#include "aggregate/node.h"
 #include "plan/plan.h"
 
 const GpusortBound gpusort_unbounded = {.rows = -1};
@@ -78,9 +77,7 @@ gpusort_bound_child(Limit *limit)
 	GpusortBound bound = gpusort_bound_clause(limit->limitCount, limit->limitOffset,
 											  limit->limitOption, limit->plan.plan_rows);
 
-	bool		copied = !contain_volatile_functions(limit->limitCount) &&
-		!contain_volatile_functions(limit->limitOffset) &&
-		!contain_subplans(limit->limitCount) && !contain_subplans(limit->limitOffset);
+	bool		copied = !gpusort_calls_volatile(limit->limitCount) && !gpusort_calls_volatile(limit->limitOffset);
 
 	/* core does not bound a sort WITH TIES */
 	if (bound.rows < 0 || (bound.ties && !(copied && sorts_by_ties(limit, outerPlan(limit)))))

@@ -23,13 +23,13 @@
 #include <math.h>
 
 #include "nodes/nodeFuncs.h"
-#include "optimizer/clauses.h"
 #include "optimizer/cost.h"
 #include "optimizer/optimizer.h"
 #include "optimizer/pathnode.h"
 #include "optimizer/paths.h"
 #include "utils/lsyscache.h"
 
+#include "aggregate/node.h"
 #include "compat.h"
 #include "guc.h"
 #include "plan/plan.h"
@@ -154,6 +154,9 @@ gpusort_plan_offer_paths(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *o
 	/* there is no estimate of a LIMIT that is not known */
 	if (bound.rows >= 0 && !bound.constant)
 		return;
+	/* a sort may have its rows in another order than an index scan, by which conditions are checked */
+	if (contain_volatile_functions((Node *) root->parse->jointree))
+		return;
 
 	/*
 	 * If the cheapest path is sorted, core has added it to ordered_rel as it is, and add_path()
@@ -244,8 +247,6 @@ has_run_condition(const Query *query, bool partitioned)
 static bool
 uses_first_rows(const PlannerInfo *root, const RelOptInfo *rel)
 {
-	Node	   *columns = (Node *) root->processed_tlist;
-
 	if (rel->partial_pathlist == NIL ||
 		(!gpusort_force && rel->rows < GPUSORT_LEAST_PAGE_ROWS && gpusort_cost_by_pages(linitial(rel->partial_pathlist))))
 		return false;
@@ -253,8 +254,8 @@ uses_first_rows(const PlannerInfo *root, const RelOptInfo *rel)
 		return false;
 	if (root->window_pathkeys != NIL ? !has_run_condition(root->parse, true) : !root->parse->hasDistinctOn)
 		return false;
-	/* these are called for all rows: gpusort_bound_projected() */
-	return !contain_volatile_functions(columns) && !contain_subplans(columns);
+	/* these are called for all rows: plan.c */
+	return !gpusort_calls_volatile(root->processed_tlist);
 }
 
 /*
@@ -286,6 +287,9 @@ gpusort_plan_offer_order(PlannerInfo *root, RelOptInfo *rel)
 	GpusortKeyPlan key;
 	ListCell   *lc;
 
+	/* in the order of an index, these are called in another order than in the table's */
+	if (contain_volatile_functions((Node *) rel->baserestrictinfo) || contain_volatile_functions((Node *) root->processed_tlist))
+		return;
 	foreach(lc, rel->pathlist)
 	{
 		Path	   *path = lfirst(lc);

@@ -134,6 +134,7 @@ sort_groups(Replacement *in, Agg *agg, const Agg *sorted)
  * Start above each MergeAppend that gains by it, and returns the new plan.  bound: how many rows the
  * plan's parent uses.  That of a LIMIT is passed on to the child of those nodes through which
  * ExecSetTupleBound() passes it.  One with groups is passed on through a Result, and through nodes that merge sorted rows.
+ * One that core does not know ends where volatile functions are called.
  */
 static Plan *
 replace_sorts(Replacement *in, Plan *plan, GpusortBound bound)
@@ -150,6 +151,9 @@ replace_sorts(Replacement *in, Plan *plan, GpusortBound bound)
 		plan->lefttree = gpusort_plan_lower_projection(plan->lefttree);
 	if (!IsA(plan, Sort) && !IsA(plan, GatherMerge) && !IsA(plan, MergeAppend) && !IsA(plan, Result) &&
 		bound.groups.count != GPUSORT_GROUP_ALL)
+		bound = gpusort_unbounded;
+	/* core calls them for all rows */
+	if (bound.unknown_to_core && gpusort_calls_volatile(plan->targetlist))
 		bound = gpusort_unbounded;
 	if (bound.rows < 0)
 	{

@@ -270,10 +270,7 @@ extern GpusortBound gpusort_bound_unique(const Unique *unique);
 extern GpusortBound gpusort_bound_aggregate(const Agg *agg, const Plan *child);
 extern GpusortBound gpusort_bound_window(const WindowAgg *window);
 
-/*
- * The bound of a Result, for its child, from its parent's.  With groups there is none if the Result calls volatile functions or
- * subqueries, which may have them: they are called for all rows.
- */
+/* The bound of a Result, for its child, from its parent's.  With groups there is none if the Result has a qual. */
 extern GpusortBound gpusort_bound_projected(const Result *result, GpusortBound bound);
 
 /* The bound of a GpuSort Aggregate, for its child: if it needs only distinct rows, one of those that are equal. */

@@ -30,6 +30,7 @@
 #include "rewrite/rewriteManip.h"
 #include "utils/typcache.h"
 
+#include "aggregate/node.h"
 #include "guc.h"
 #include "plan/plan.h"
 
@@ -141,6 +142,9 @@ gpusort_plan_sort_groups(const Agg *agg)
 
 	if (!enable_sort || agg->aggstrategy != AGG_HASHED || agg->numCols == 0 || agg->groupingSets != NIL || agg->chain != NIL ||
 		(agg->aggsplit != AGGSPLIT_SIMPLE && agg->aggsplit != AGGSPLIT_INITIAL_SERIAL))
+		return NULL;
+	/* a hash table's arguments come in the order of the table, and its groups in one of its own */
+	if (gpusort_calls_volatile(agg->plan.targetlist) || gpusort_calls_volatile(agg->plan.qual))
 		return NULL;
 	/* before anything is copied */
 	if (!gpusort_force && gpusort_cost_few_rows(outerPlan(agg)->plan_rows, outerPlan(agg)->plan_width, agg->numCols,
