@@ -137,7 +137,7 @@ gpusort_collate_verify(const GpusortCollateInput *input, uint8_t *verdicts,
 
 	if (input->n > 0)
 		verdicts[0] = GPUSORT_COLLATE_IN_ORDER;
-	for_parts(crew.threads, input->n, PART, [&](size_t begin, size_t end, int thread) {
+	for_parts(&crew, input->n, PART, [&](size_t begin, size_t end, int thread) {
 		Verifier	verifier(*input, verdicts, crew, thread);
 
 		return verifier.verify(begin > 0 ? begin : 1, end);

@@ -29,7 +29,7 @@ extern "C"
 typedef enum GpusortCpuStatus
 {
 	GPUSORT_CPU_OK = 0,
-	GPUSORT_CPU_CANCELLED,		/* cancelled() returned true; the output is undefined */
+	GPUSORT_CPU_CANCELLED,		/* serve() returned false; the output is undefined */
 	GPUSORT_CPU_NO_MEMORY		/* could not allocate scratch memory; the output is undefined */
 } GpusortCpuStatus;
 
@@ -49,15 +49,17 @@ typedef struct GpusortCpuInput
 
 /*
  * Options of a call.  threads is the number of threads, the calling thread
- * included; with 1, no thread is created.  Only the calling thread calls
- * cancelled(), about every 50 ms or more often; it must not longjmp.  If
- * cancelled is NULL, the call cannot be cancelled.
+ * included; with 1, no thread is created.  Only the calling thread calls pending() and
+ * serve(), pending() every 10 ms or more often.  When it returns true, the other threads
+ * pause, the calling thread calls serve(), and all go on, unless serve() returns false, which
+ * cancels the call.  No thread works while serve() runs, so it may end the process, which frees the
+ * memory that they use; it must not longjmp.  If pending is NULL, nothing interrupts the call.
  */
 typedef struct GpusortCpuOptions
 {
 	int			threads;
-	bool		(*cancelled) (void *arg);
-	void	   *cancel_arg;
+	bool		(*pending) (void);
+	bool		(*serve) (void);
 } GpusortCpuOptions;
 
 /* Threads leave longer strings to the caller, because reading them cannot be interrupted. */

@@ -104,7 +104,7 @@ struct Rows
 	void
 	each_thread_span(Crew *crew, Use use) const
 	{
-		in_parallel(crew->threads, [&](int thread) {
+		in_parallel(crew, crew->threads, [&](int thread) {
 			each_span(n * thread / crew->threads, n * (thread + 1) / crew->threads,
 					  [&](const Word *row, size_t count, size_t position) {
 						  use(thread, row, count, position);
@@ -285,7 +285,7 @@ find_order(const In &input, uint8_t *ties, Crew *crew)
 	std::atomic<bool> descending(true);
 	size_t		words = input.words();
 
-	in_parallel(crew->threads, [&](int thread) {
+	in_parallel(crew, crew->threads, [&](int thread) {
 		const Word *last = NULL;
 		size_t		begin = input.n * thread / crew->threads;
 

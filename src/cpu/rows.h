@@ -111,15 +111,6 @@ struct RowSort
 			marks[begin + i] = (elems[i - 1] ^ elems[i]) < limit;
 	}
 
-	/* Marks n places from begin on, whose rows tie as far as is known; the row before differs. */
-	void
-	mark_all(size_t n, size_t begin) const
-	{
-		if (marks == NULL || n == 0)
-			return;
-		memset(marks + begin, 1, n);
-		marks[begin] = 0;
-	}
 };
 
 /*
@@ -205,11 +196,20 @@ refine_tie(RowSort<In> *sort, uint64_t *elems, size_t n, size_t position, int bi
 		uint64_t	differing = 0;
 		int			excess;
 
-		gather(*sort->input, n, [&](size_t i) { return sort->row_of(elems[i]); },
-			   [&](size_t i, const typename In::Word *row) {
-				   keys[i] = distance_of(row);
-				   differing |= keys[i] ^ keys[0];
-			   });
+		for (size_t from = 0; from < n; from += ROWS_STRIDE)
+		{
+			if (from > 0 && crew->stopped(thread))
+			{
+				release(keys, n);
+				return;
+			}
+			gather(*sort->input, n - from < ROWS_STRIDE ? n - from : ROWS_STRIDE,
+				   [&](size_t i) { return sort->row_of(elems[from + i]); },
+				   [&](size_t i, const typename In::Word *row) {
+					   keys[from + i] = distance_of(row);
+					   differing |= keys[from + i] ^ keys[0];
+				   });
+		}
 		/* only the bits below the leading equal ones need room in an element */
 		excess = sort->excess(bit_length(differing));
 		for (size_t i = 0; i < n; i++)
@@ -222,7 +222,8 @@ refine_tie(RowSort<In> *sort, uint64_t *elems, size_t n, size_t position, int bi
 		sort->mark(elems, n, position);
 		bits = distance_of.end - excess;
 	});
-	refine_ties(sort, elems, n, position, bits, thread);
+	if (crew->status() == GPUSORT_CPU_OK)
+		refine_ties(sort, elems, n, position, bits, thread);
 }
 
 /*
@@ -355,8 +356,17 @@ struct RowElements
 	{
 		if (n <= sort->large || bin_bits >= sort->input->bits)
 			return false;
-		store(elems, n, position);
-		sort->mark_all(n, begin + position);
+		for (size_t from = 0; from < n && !sort->crew->stopped(); from += STRIDE)
+		{
+			size_t		count = n - from < STRIDE ? n - from : STRIDE;
+
+			store(elems + from, count, position + from);
+			/* they tie as far as is known */
+			if (sort->marks != NULL)
+				memset(sort->marks + begin + position + from, 1, count);
+		}
+		if (sort->marks != NULL)
+			sort->marks[begin + position] = 0;
 		sort->defer(begin + position, n, bin_bits);
 		return true;
 	}
@@ -384,7 +394,7 @@ gather_tie(const RowSort<In> &sort, const Tie &tie, uint64_t *keys)
 
 	sort.input->with_bits(tie.bits, [&](auto distance_of) {
 		end = distance_of.end;
-		in_parallel(crew->threads, [&](int thread) {
+		in_parallel(crew, crew->threads, [&](int thread) {
 			size_t		to = tie.n * (thread + 1) / crew->threads;
 
 			for (size_t from = tie.n * thread / crew->threads; from < to && !crew->stopped(thread);
@@ -491,8 +501,11 @@ sort_rows(In *input, uint32_t *rows, uint8_t *ties, const GpusortCpuOptions *opt
 	order = find_order(*input, ties, &crew);
 	if (order != UNORDERED || crew.cancelled)
 	{
-		for (size_t i = 0; i < input->n && !crew.cancelled; i++)
-			rows[i] = uint32_t(order == ASCENDING ? i : input->n - 1 - i);
+		for_parts(&crew, input->n, STRIDE, [&](size_t begin, size_t end, int thread) {
+			for (size_t i = begin; i < end; i++)
+				rows[i] = uint32_t(order == ASCENDING ? i : input->n - 1 - i);
+			return !crew.stopped(thread);
+		});
 		if (ties != NULL && input->n > 0)
 			ties[0] = 0;
 		return crew.status();

@@ -20,11 +20,12 @@ void
 gpusort_share_beside(void (*own) (void *), void (*other) (void *), size_t n, size_t part,
 					 GpusortShareWork work, void *arg, const GpusortCpuOptions *options)
 {
-	Crew		crew(options);
+	GpusortCpuOptions uninterrupted = {options->threads, NULL, NULL};
+	Crew		crew(&uninterrupted);
 	size_t		tasks = (own != NULL ? 2 : 0) + (n + part - 1) / part;
 	std::atomic<size_t> next(0);
 
-	in_parallel(tasks < (size_t) crew.threads ? (int) tasks : crew.threads, [&](int thread) {
+	in_parallel(&crew, tasks < (size_t) crew.threads ? (int) tasks : crew.threads, [&](int thread) {
 		size_t		begin;
 
 		if (own != NULL && thread == 0)

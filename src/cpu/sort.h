@@ -226,7 +226,7 @@ struct Partition
 	{
 		std::atomic<size_t> next_bin(0);
 
-		in_parallel(crew->threads, [&](int thread) {
+		in_parallel(crew, crew->threads, [&](int thread) {
 			size_t		bin;
 
 			while ((bin = next_bin++) < BINS && !crew->stopped(thread))

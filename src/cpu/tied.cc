@@ -229,14 +229,14 @@ gpusort_tied_sort(const GpusortTieInput *input, uint32_t *order, uint8_t *ties,
 	Crew		crew(options);
 
 	if (!input->marked)
-		for_parts(crew.threads, input->n, PART, [&](size_t begin, size_t end, int thread) {
+		for_parts(&crew, input->n, PART, [&](size_t begin, size_t end, int thread) {
 			return mark_part(*input, ties, begin, end, crew, thread);
 		});
 	else if (input->n > 0)
 		ties[0] = GPUSORT_TIE_NONE;
 	if (input->string != NULL && crew.status() == GPUSORT_CPU_OK)
 	{
-		for_parts(crew.threads, input->n, PART, [&](size_t begin, size_t end, int thread) {
+		for_parts(&crew, input->n, PART, [&](size_t begin, size_t end, int thread) {
 			Sorter		sorter(*input, order, ties);
 
 			return sorter.sort_part(begin, end, crew, thread);

@@ -164,7 +164,7 @@ run_round(Loader *loader)
 	loader->stop = GPUSORT_FILL_CORE;
 	if (options.threads > 1)
 		gpusort_share_beside(write_beside, fill, rows, GPUSORT_WINDOW_PART, fetch, loader, &options);
-	gpusort_cpu_options_give(&options);
+	gpusort_cpu_options_give();
 	if (loader->failed)
 		PG_RE_THROW();
 	if (options.threads == 1)

@@ -243,7 +243,7 @@ gpusort_drain_fill(GpusortDrain *drain, uint64 i)
 		window->begin += window->count;
 		window->count = 0;
 	}
-	gpusort_cpu_options_give(&options);
+	gpusort_cpu_options_give();
 }
 
 /* Returns the row before the one that the last call returned; steps as tuplesort_gettuple_common() does. */

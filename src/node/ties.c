@@ -103,7 +103,7 @@ search_ties(GpusortGather *gather, uint32 *order, uint64 rows, uint8 *ties, bool
 		.prefetch = prefetch_row,
 		.arg = &search,
 	};
-	GpusortCpuStatus status;
+	GpusortCpuOptions options;
 
 	/* values with the same bytes are equal */
 	if (by.is_name || attribute->attlen == -1)
@@ -114,14 +114,9 @@ search_ties(GpusortGather *gather, uint32 *order, uint64 rows, uint8 *ties, bool
 		input.descending = by.descending;
 		input.decides = column + 1 == gather->spec->ncolumns;
 	}
-	do
-	{
-		GpusortCpuOptions options = gpusort_cpu_options_take(rows);
-
-		status = gpusort_tied_sort(&input, order, ties, &options);
-		gpusort_cpu_options_give(&options);
-		CHECK_FOR_INTERRUPTS();
-	} while (status != GPUSORT_CPU_OK);
+	options = gpusort_cpu_options_take(rows);
+	(void) gpusort_tied_sort(&input, order, ties, &options);
+	gpusort_cpu_options_give();
 }
 
 void

@@ -100,20 +100,15 @@ compare_strings(Verification *verification, uint8 *verdicts)
 		.string = string_at,
 		.arg = verification,
 	};
-	GpusortCpuStatus status;
+	GpusortCpuOptions options;
 
 	/* rows with the same deciding words may differ in a column in front */
 	verification->crowded = gpusort_doubt_crowded(doubt, doubt->proposed) ||
 		(doubt->undecided & (((uint32) 1 << Min(doubt->proposed, 31)) - 1)) != 0;
 	gpusort_strings_begin(&verification->strings, verification->gather, doubt->proposed);
-	do
-	{
-		GpusortCpuOptions options = gpusort_cpu_options_take(verification->rows);
-
-		status = gpusort_collate_verify(&input, verdicts, &options);
-		gpusort_cpu_options_give(&options);
-		CHECK_FOR_INTERRUPTS();
-	} while (status != GPUSORT_CPU_OK);
+	options = gpusort_cpu_options_take(verification->rows);
+	(void) gpusort_collate_verify(&input, verdicts, &options);
+	gpusort_cpu_options_give();
 }
 
 void

@@ -7,13 +7,16 @@
  * sort gets no more threads than core would give the query processes, and all
  * sorts of the cluster together get at most max_parallel_workers threads, and no
  * more than max_worker_processes, beside the backends' own ones.  The count lies in
- * shared memory; no error is raised while an engine's threads are taken, and a merge's
- * thread is given back by a callback, so it stays right.  A sort gets what is left and
+ * shared memory.  It stays right: no error is raised while an engine's threads are taken, a process that
+ * ends meanwhile gives them back, and a callback gives back a merge's thread.  A sort gets what is left and
  * never waits.  Core's own parallel workers are not counted,
  * because core does not publish their number.
  *
  * Index builds are counted as well, because a restore runs several at a time: threads that take the
  * processor of another build cost more than they gain.
+ *
+ * The backend serves its interrupts while an engine works: all kinds, as CHECK_FOR_INTERRUPTS()
+ * does.  The engine cannot be left by an error, so that waits until the engine has returned.
  *
  *-------------------------------------------------------------------------
  */
@@ -26,6 +29,7 @@
 #include "miscadmin.h"
 #include "optimizer/cost.h"
 #include "port/atomics.h"
+#include "storage/ipc.h"
 
 #include "base/shmem.h"
 #include "run/cpu_options.h"
@@ -121,14 +125,6 @@ gpusort_cpu_threads_allowed(void)
 	return builds > 0 ? Max(Min(allowed, processors() - builds), 0) : allowed;
 }
 
-/* Would CHECK_FOR_INTERRUPTS() raise an error?  Called inside the CPU engine. */
-static bool
-interrupted(void *arg)
-{
-	return InterruptPending && InterruptHoldoffCount == 0 && CritSectionCount == 0 &&
-		(ProcDiePending || (QueryCancelPending && QueryCancelHoldoffCount == 0));
-}
-
 /* A parallel worker is one of the query's processes already, so it sorts alone. */
 int
 gpusort_cpu_threads_most(uint64 rows)
@@ -162,6 +158,42 @@ take_threads(int wanted)
 		if (pg_atomic_compare_exchange_u32(&used->threads, &before, before + taken))
 			return taken;
 	}
+}
+
+static int	taken = 0;			/* threads that this process has taken for a call of the engine */
+
+/* before_shmem_exit callback: an interrupt has ended the process during a call */
+static void
+give_back_taken(int code, Datum arg)
+{
+	if (taken > 0)
+		pg_atomic_sub_fetch_u32(&((Used *) shmem.mem)->threads, taken);
+	taken = 0;
+}
+
+static bool failed = false;		/* an interrupt has raised an error during the call of the engine */
+
+/* GpusortCpuOptions.pending: would CHECK_FOR_INTERRUPTS() do anything?  After an error the call only ends. */
+static bool
+interrupts_pending(void)
+{
+	return INTERRUPTS_PENDING_CONDITION() && INTERRUPTS_CAN_BE_PROCESSED() && !failed;
+}
+
+/* GpusortCpuOptions.serve.  An error stays where PG_CATCH() finds it, for gpusort_cpu_options_give(). */
+static bool
+serve_interrupts(void)
+{
+	PG_TRY();
+	{
+		CHECK_FOR_INTERRUPTS();
+	}
+	PG_CATCH();
+	{
+		failed = true;
+	}
+	PG_END_TRY();
+	return !failed;
 }
 
 /* A callback of a memory context */
@@ -209,14 +241,30 @@ gpusort_cpu_build_workers(int planned)
 GpusortCpuOptions
 gpusort_cpu_options_take(uint64 rows)
 {
-	GpusortCpuOptions options = {1 + take_threads(gpusort_cpu_threads_most(rows) - 1), interrupted, NULL};
+	static bool exit_registered = false;
+	int			wanted = gpusort_cpu_threads_most(rows) - 1;
 
-	return options;
+	if (wanted > 0 && !exit_registered)
+	{
+		before_shmem_exit(give_back_taken, (Datum) 0);
+		exit_registered = true;
+	}
+	Assert(taken == 0 && !failed);
+	taken = take_threads(wanted);
+	return (GpusortCpuOptions) {
+		.threads = 1 + taken,
+			.pending = interrupts_pending,
+			.serve = serve_interrupts,
+	};
 }
 
 void
-gpusort_cpu_options_give(const GpusortCpuOptions *options)
+gpusort_cpu_options_give(void)
 {
-	if (options->threads > 1)
-		pg_atomic_sub_fetch_u32(&((Used *) shmem.mem)->threads, options->threads - 1);
+	give_back_taken(0, (Datum) 0);
+	if (failed)
+	{
+		failed = false;
+		PG_RE_THROW();
+	}
 }

@@ -15,12 +15,13 @@
 
 /*
  * Options for one call of the CPU engine on this many rows: its threads, which
- * count against max_parallel_workers and the processors until gpusort_cpu_options_give(), and a
- * callback that tells the engine to stop when CHECK_FOR_INTERRUPTS() would raise
- * an error.  Nothing may raise an error between take and give.
+ * count against max_parallel_workers and the processors until gpusort_cpu_options_give(), and
+ * callbacks by which the backend serves its interrupts meanwhile.  Nothing may raise an error or allocate
+ * in a memory context between take and give.  If an interrupt raises an error, it cancels the
+ * call, and gpusort_cpu_options_give() raises the error.  Without a take it does nothing.
  */
 extern GpusortCpuOptions gpusort_cpu_options_take(uint64 rows);
-extern void gpusort_cpu_options_give(const GpusortCpuOptions *options);
+extern void gpusort_cpu_options_give(void);
 
 /*
  * May a sort of this many rows have a thread that works beside the backend?  If so, it counts as those of calls do, until

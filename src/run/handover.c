@@ -111,7 +111,7 @@ in_order(const GpusortCpuInput *input, uint64 rows)
 	GpusortCpuOptions options = gpusort_cpu_options_take(rows);
 	bool		ordered = gpusort_cpu_in_order(input, &options);
 
-	gpusort_cpu_options_give(&options);
+	gpusort_cpu_options_give();
 	return ordered;
 }
 

@@ -11,8 +11,6 @@
  */
 #include "postgres.h"
 
-#include "miscadmin.h"
-
 #include "base/fault.h"
 #include "base/memory.h"
 #include "compat.h"
@@ -41,23 +39,16 @@ describe(const GpusortKeySet *set, GpusortSpan *spans, GpusortCpuInput *input)
 	input->words = set->spec.words;
 }
 
-/* Calls the CPU engine, and again if an interrupt that raised no error has ended the call. */
+/* Calls the CPU engine. */
 static GpusortCpuStatus
 call_engine(const GpusortCpuInput *input, uint64 n, bool rows, void *data, uint8_t *ties,
 			GpusortCpuReport *report)
 {
-	GpusortCpuStatus status;
+	GpusortCpuOptions options = gpusort_cpu_options_take(n);
+	GpusortCpuStatus status = rows ? gpusort_cpu_argsort(input, data, ties, &options, report) :
+		gpusort_cpu_sort(input, data, &options, report);
 
-	do
-	{
-		GpusortCpuOptions options;
-
-		CHECK_FOR_INTERRUPTS();
-		options = gpusort_cpu_options_take(n);
-		status = rows ? gpusort_cpu_argsort(input, data, ties, &options, report) :
-			gpusort_cpu_sort(input, data, &options, report);
-		gpusort_cpu_options_give(&options);
-	} while (status == GPUSORT_CPU_CANCELLED);
+	gpusort_cpu_options_give();
 	return status;
 }
 
@@ -108,7 +99,7 @@ gpusort_keyset_sort(GpusortKeySet *set, void *out, uint8_t *ties, const GpusortR
 	if (result->client != NULL)
 	{
 		if (ties != NULL)
-			memcpy(ties, gpusort_client_ties(result->client), set->rows);
+			gpusort_memory_copy(ties, gpusort_client_ties(result->client), set->rows);
 		out = gpusort_client_result(result->client);
 	}
 	else
@@ -234,20 +225,15 @@ gpusort_keyset_select(const GpusortKeySet *set, const uint64_t *places, size_t n
 	GpusortSpan *spans = palloc(sizeof(GpusortSpan) * set->nblocks);
 	uint64	   *left = palloc(sizeof(uint64) * nplaces);
 	GpusortCpuInput input;
+	GpusortCpuOptions options;
 	GpusortCpuStatus status;
 
 	describe(set, spans, &input);
-	do
-	{
-		GpusortCpuOptions options;
-
-		CHECK_FOR_INTERRUPTS();
-		memcpy(left, places, sizeof(uint64) * nplaces);
-		options = gpusort_cpu_options_take(set->rows);
-		status = GPUSORT_FAULT(SCRATCH) ? GPUSORT_CPU_NO_MEMORY :
-			gpusort_cpu_select(&input, left, nplaces, found, &options);
-		gpusort_cpu_options_give(&options);
-	} while (status == GPUSORT_CPU_CANCELLED);
+	memcpy(left, places, sizeof(uint64) * nplaces);
+	options = gpusort_cpu_options_take(set->rows);
+	status = GPUSORT_FAULT(SCRATCH) ? GPUSORT_CPU_NO_MEMORY :
+		gpusort_cpu_select(&input, left, nplaces, found, &options);
+	gpusort_cpu_options_give();
 	if (status == GPUSORT_CPU_NO_MEMORY)
 		raise_no_memory(set->rows, set->spec.key_bytes);
 	GPUSORT_FAULT_BREAK(SELECTED, found, set->spec.key_bytes, &(uint64_t) {nplaces});

@@ -138,14 +138,20 @@ count_wrong_rows(const uint32_t *rows, const Pair *expected, size_t n)
  * ----------------------------------------------------------------
  */
 
-/* An is_cancelled callback that returns true after calls_left calls. */
+/* A callback for GpusortCpuOptions.pending that returns true after calls_left calls. */
 static __attribute__((unused)) int calls_left;
 
 UNIT_FUNCTION bool
-cancel_later(void *arg)
+cancel_later(void)
 {
-	(void) arg;
 	return --calls_left < 0;
+}
+
+/* A callback for GpusortCpuOptions.serve that cancels the call. */
+UNIT_FUNCTION bool
+refuse(void)
+{
+	return false;
 }
 
 #endif							/* GPUSORT_TEST_CHECK_H */

@@ -3,6 +3,8 @@
  *
  * The locale is C, which every machine has and whose strcoll() is strcmp().
  */
+#include <unistd.h>
+
 #include "check.h"
 #include "cpu/collate.h"
 
@@ -12,7 +14,9 @@ static GpusortString strings[PLACES];
 static uint8_t tasks[PLACES];
 static uint8_t verdicts[PLACES];
 static char long_string[GPUSORT_STRING_BYTES + 1];
-static int	calls_until_cancel;
+static uint64_t strings_read;
+static int	served;
+static int	served_beside_work;
 static const uint8_t *small;
 static bool all_with_first;
 
@@ -27,22 +31,16 @@ static bool
 string(void *arg, size_t place, GpusortString *string)
 {
 	(void) arg;
+	__atomic_fetch_add(&strings_read, 1, __ATOMIC_RELAXED);
 	*string = strings[place];
 	return string->length <= GPUSORT_STRING_BYTES;
-}
-
-static bool
-cancelled(void *arg)
-{
-	(void) arg;
-	return calls_until_cancel-- <= 0;
 }
 
 static GpusortCpuStatus
 verify(size_t n, bool descending, int threads)
 {
 	GpusortCollateInput input = {newlocale(LC_ALL_MASK, "C", (locale_t) 0), small, descending, all_with_first, n, task, string, NULL};
-	GpusortCpuOptions options = {threads, cancelled, NULL};
+	GpusortCpuOptions options = {threads, cancel_later, refuse};
 	GpusortCpuStatus status;
 
 	memset(verdicts, 0xee, sizeof(verdicts));
@@ -67,7 +65,7 @@ test_few(void)
 	static const uint8_t descending[] = {0, 1, 2, 1, 0, 0, 2, 2, 0};
 	static const uint8_t with_first[] = {0, 0, 0, 0, 0, 1, 2, 0, 2};
 
-	calls_until_cancel = 1000;
+	calls_left = 1000;
 	for (int i = 0; i < LENGTH(few); i++)
 		set(i, few[i]);
 	CHECK(verify(LENGTH(few), false, 1) == GPUSORT_CPU_OK, "ascending");
@@ -112,7 +110,7 @@ test_small_letters(void)
 		table['a' + i] = table['A' + i] = 'a' + i;
 	table['0'] = '0';
 	table['1'] = '1';
-	calls_until_cancel = 1000;
+	calls_left = 1000;
 	for (int i = 0; i < LENGTH(few); i++)
 		set(i, few[i]);
 	small = table;
@@ -137,15 +135,56 @@ test_many(void)
 	{
 		int			wrong = 0;
 
-		calls_until_cancel = 1000000;
+		calls_left = 1000000;
 		CHECK(verify(PLACES, false, threads) == GPUSORT_CPU_OK, "%d threads", threads);
 		for (int i = 1; i < PLACES; i++)
 			wrong += verdicts[i] != (tasks[i] == GPUSORT_COLLATE_COMPARE && strcmp(letters[i - 1], letters[i]) > 0);
 		CHECK(wrong == 0, "%d threads: %d wrong verdicts", threads, wrong);
 	}
 	/* with more threads, the others may have done all work before the caller asks */
-	calls_until_cancel = 2;
+	calls_left = 2;
 	CHECK(verify(PLACES, false, 1) == GPUSORT_CPU_CANCELLED, "cancelled");
+}
+
+/* A callback for GpusortCpuOptions.serve */
+static bool
+serve(void)
+{
+	uint64_t	before = __atomic_load_n(&strings_read, __ATOMIC_RELAXED);
+
+	usleep(2000);
+	served_beside_work += __atomic_load_n(&strings_read, __ATOMIC_RELAXED) != before;
+	served++;
+	calls_left = 20;
+	return true;
+}
+
+/* While the caller serves an interrupt, no thread works; then all go on. */
+static void
+test_pauses(void)
+{
+	GpusortCollateInput input = {newlocale(LC_ALL_MASK, "C", (locale_t) 0), NULL, false, false, PLACES, task, string, NULL};
+
+	for (int i = 0; i < PLACES; i++)
+		set(i, i % 1000 == 999 ? "b" : "a");
+	for (int threads = 1; threads <= 4; threads++)
+	{
+		GpusortCpuOptions options = {threads, cancel_later, serve};
+		int			wrong = 0;
+
+		calls_left = 0;
+		served = served_beside_work = 0;
+		memset(verdicts, 0xee, sizeof(verdicts));
+		CHECK(gpusort_collate_verify(&input, verdicts, &options) == GPUSORT_CPU_OK, "%d threads that pause", threads);
+		/* the others may have done all work before the caller asks */
+		CHECK((served > 0 || threads > 1) && served_beside_work == 0, "%d threads: served %d times, %d of them beside work",
+			  threads, served, served_beside_work);
+		for (int i = 1; i < PLACES; i++)
+			wrong += verdicts[i] != (i % 1000 == 999 ? GPUSORT_COLLATE_IN_ORDER : i % 1000 == 0 ? GPUSORT_COLLATE_OUT_OF_ORDER :
+									 GPUSORT_COLLATE_LEFT);
+		CHECK(wrong == 0, "%d threads that pause: %d wrong verdicts", threads, wrong);
+	}
+	freelocale(input.locale);
 }
 
 int
@@ -154,5 +193,6 @@ main(void)
 	test_few();
 	test_small_letters();
 	test_many();
+	test_pauses();
 	return check_summary();
 }

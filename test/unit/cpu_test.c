@@ -282,7 +282,7 @@ check_cancel(size_t n)
 	uint64_t   *out = malloc(n * sizeof(uint64_t));
 	GpusortSpan span = {keys, n};
 	GpusortCpuInput input = {&span, 1, 8, {GPUSORT_ENCODING_WORD, 0}, 1};
-	GpusortCpuOptions options = {2, cancel_later, NULL};
+	GpusortCpuOptions options = {2, cancel_later, refuse};
 	GpusortCpuReport report;
 	int			cancelled = 0;
 
@@ -328,7 +328,7 @@ check_cancel_without_threads(size_t n)
 		keys[i] = random_bits();
 	for (int refused = 0; refused < 2; refused++)
 	{
-		GpusortCpuOptions options = {refused ? 8 : 1, cancel_later, NULL};
+		GpusortCpuOptions options = {refused ? 8 : 1, cancel_later, refuse};
 
 		refuse_every = refused;
 		calls_left = INT_MAX;
@@ -518,6 +518,41 @@ check_words(int shape, size_t n, int words, int way)
 	free(ties);
 }
 
+/* A callback for GpusortCpuOptions.serve after which the call goes on */
+static bool
+go_on(void)
+{
+	calls_left = 2;
+	return true;
+}
+
+/* A sort whose caller serves interrupts all the time has the same result. */
+static void
+check_interrupted(int shape, size_t n, int words)
+{
+	uint64_t   *keys = malloc(n * words * sizeof(uint64_t));
+	uint32_t   *rows = malloc(2 * n * sizeof(uint32_t));
+	uint8_t    *ties = malloc(2 * n);
+	GpusortSpan span = {keys, n};
+	GpusortCpuInput input = {&span, 1, 8, {GPUSORT_ENCODING_WORD, 0}, words};
+	GpusortCpuReport report;
+
+	for (size_t i = 0; i < n; i++)
+		make_words(shape, i, n, words, keys + i * words);
+	for (int interrupted = 0; interrupted < 2; interrupted++)
+	{
+		GpusortCpuOptions options = {3, interrupted ? cancel_later : NULL, go_on};
+
+		CHECK(gpusort_cpu_argsort(&input, rows + interrupted * n, ties + interrupted * n, &options, &report) == GPUSORT_CPU_OK,
+			  "%s of %d words, interrupted", shapes[shape], words);
+	}
+	CHECK(memcmp(rows, rows + n, n * sizeof(uint32_t)) == 0 && memcmp(ties, ties + n, n) == 0,
+		  "%s of %d words, interrupted: another result", shapes[shape], words);
+	free(keys);
+	free(rows);
+	free(ties);
+}
+
 /* As check_cancel(), for keys whose ties need work by all threads or by each thread alone. */
 static void
 check_words_cancel(int shape, size_t n, int words)
@@ -526,7 +561,7 @@ check_words_cancel(int shape, size_t n, int words)
 	uint32_t   *rows = malloc(n * sizeof(uint32_t));
 	GpusortSpan span = {keys, n};
 	GpusortCpuInput input = {&span, 1, 8, {GPUSORT_ENCODING_WORD, 0}, words};
-	GpusortCpuOptions options = {3, cancel_later, NULL};
+	GpusortCpuOptions options = {3, cancel_later, refuse};
 	GpusortCpuReport report;
 	int			cancelled = 0;
 
@@ -589,6 +624,8 @@ main(int argc, char **argv)
 		check_words_cancel(1, 1000000, 2);
 		check_words_cancel(5, 1000000, 16);
 		check_words_cancel(12, 1000000, 3);
+		for (int shape = 0; shape < NSHAPES; shape++)
+			check_interrupted(shape, 700000, 1 + shape % 3);
 		static const int large[] = {0, 8, 9, 14};
 
 		for (int i = 0; i < 4; i++)

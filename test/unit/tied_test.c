@@ -11,7 +11,6 @@ static GpusortString strings[ROWS]; /* by row */
 static uint32_t order[ROWS];
 static uint8_t ties[ROWS];
 static char long_string[GPUSORT_STRING_BYTES + 1];
-static int	calls_until_cancel;
 static bool by_bytes = true;
 
 static bool
@@ -36,13 +35,6 @@ prefetch(void *arg, uint32_t row)
 	__builtin_prefetch(&strings[row]);
 }
 
-static bool
-cancelled(void *arg)
-{
-	(void) arg;
-	return calls_until_cancel-- <= 0;
-}
-
 /*
  * Sorts rows 0 to n - 1, which come in ascending order of their groups.  Half of the calls say which
  * of them tie.
@@ -52,7 +44,7 @@ sort(size_t n, bool descending, bool decides, int threads)
 {
 	bool		marked = random_bits() % 2 != 0;
 	GpusortTieInput input = {n, marked, by_bytes, descending, decides, tied, string, prefetch, NULL};
-	GpusortCpuOptions options = {threads, cancelled, NULL};
+	GpusortCpuOptions options = {threads, cancel_later, refuse};
 
 	for (size_t i = 0; i < n; i++)
 		order[i] = (uint32_t) i;
@@ -85,7 +77,7 @@ test_few(void)
 	static const uint8_t group[] = {1, 1, 1, 2, 3, 3, 3, 4, 4, 4};
 	const int	n = LENGTH(few);
 
-	calls_until_cancel = 1000;
+	calls_left = 1000;
 	for (int i = 0; i < n; i++)
 		set(i, group[i], few[i]);
 	CHECK(sort(n, false, true, 1) == GPUSORT_CPU_OK, "ascending");
@@ -168,7 +160,7 @@ test_many(void)
 		int			threads = 1 + round / 4;
 		int			wrong = 0;
 
-		calls_until_cancel = 1000000;
+		calls_left = 1000000;
 		CHECK(sort(ROWS, descending, decides, threads) == GPUSORT_CPU_OK, "%d threads", threads);
 		for (int i = 1; i < ROWS; i++)
 		{
@@ -193,7 +185,7 @@ test_many(void)
 	/* with more threads, the others may have done all work before the caller asks */
 	for (int calls = 0; calls < 45; calls += 11)
 	{
-		calls_until_cancel = calls;
+		calls_left = calls;
 		CHECK(sort(ROWS, false, true, 1) == GPUSORT_CPU_CANCELLED, "cancelled at the %dth check", calls);
 	}
 }
