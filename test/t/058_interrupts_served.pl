@@ -73,7 +73,8 @@ my %engines = (
 		reached => sub { return poll_trace($_[0], 'sort \d+'); },
 		# the device is held
 		sorts => sub { return 1; },
-		end => sub { release_device($_[0]); } });
+		# the device sees that, before the next test holds it again
+		end => sub { release_device($_[0]); nothing_is_held(@_); } });
 
 # Begins a sort, and calls interrupt(pid of the session), which returns when that has been served.  The
 # session's error must match $error; undef: there is none, and the test cancels the query.
@@ -102,7 +103,7 @@ sub served
 	like($err, $error, "$which, $name: the session's error");
 	is($out, $err =~ /FATAL|^$/ ? '' : "{1,2,3}\n", "$which, $name: what the session does next");
 	ok($engine->{sorts}->($server), "$which, $name: the engine has not sorted to the end");
-	$engine->{end}->($server);
+	$engine->{end}->($server, "$which, $name");
 	ok(poll($server, "SELECT ($used) = '0'"), "$which, $name: no thread is left");
 	return;
 }
