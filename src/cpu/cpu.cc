@@ -15,6 +15,20 @@
 namespace
 {
 
+/* Bins that are sorted later, by all threads.  They are disjoint. */
+struct LargeBins
+{
+	static constexpr size_t MOST = 16;	/* as many as large_bin() allows */
+
+	struct
+	{
+		size_t		begin;
+		size_t		n;
+	}			bins[MOST];
+	std::atomic<size_t> nbins;
+	size_t		large;			/* large_bin() */
+};
+
 /* The class of elements (cpu/sort.h) that sorts keys, without positions. */
 template <typename KeyType>
 struct KeyElements
@@ -23,9 +37,27 @@ struct KeyElements
 	typedef KeyType Elem;
 
 	Key			min;
+	size_t		begin;			/* where the keys begin in the result */
+	LargeBins  *bins;
+	Crew	   *crew;
 
 	Elem operator()(Key distance, size_t) const { return distance + min; }
-	bool defer(Elem *, size_t, size_t) const { return false; }
+
+	bool
+	defer(size_t n, size_t position, bool) const
+	{
+		if (n <= bins->large)
+			return false;
+		bins->bins[bins->nbins++] = {begin + position, n};
+		return true;
+	}
+
+	void
+	sort_open(Elem *elems, size_t n, size_t, int thread) const
+	{
+		sort_range(elems, n, crew, thread);
+	}
+
 	void finish(Elem *, size_t, size_t, int) const {}
 };
 
@@ -43,6 +75,63 @@ copy_keys(const In &input, typename In::Key *out, bool reverse, Crew *crew)
 		for (size_t i = 0; i < count; i++)
 			to[ptrdiff_t(i) * step] = input.key_of(words[i]);
 	});
+}
+
+/* Sorts a large bin of the result, which begins at out, by all threads. */
+template <typename Key>
+void
+sort_large_bin(Key *out, size_t begin, size_t n, LargeBins *bins, Crew *crew)
+{
+	typedef Input<Encoded<Key, GPUSORT_ENCODING_WORD>> Keys;
+	Key		   *copy = allocate<Key>(n);
+	GpusortSpan span = {out + begin, n};
+	Keys		keys({&span, 1, sizeof(Key), {GPUSORT_ENCODING_WORD, 0}, 1});
+
+	if (copy == NULL)
+	{
+		crew->no_memory = true;
+		return;
+	}
+	keys.find_range(crew);
+	if (keys.min < keys.max && !crew->stopped(0))
+	{
+		copy_keys(keys, copy, false, crew);
+		span.words = copy;
+		keys.with_bits(0, [&](auto distance_of) {
+			Partition	partition(keys, crew, distance_of);
+			KeyElements<Key> elements = {keys.min, begin, bins, crew};
+
+			partition.scatter(elements, out + begin);
+			release(copy, n);
+			copy = NULL;
+			partition.sort_bins(elements, out + begin);
+		});
+	}
+	release(copy, n);
+}
+
+/* Sorts more keys: by bins, then the large bins. */
+template <typename In>
+void
+sort_many_keys(const In &input, typename In::Key *out, Crew *crew)
+{
+	LargeBins	bins;
+
+	bins.nbins = 0;
+	bins.large = large_bin(input.n);
+	input.with_bits(0, [&](auto distance_of) {
+		Partition	partition(input, crew, distance_of);
+		KeyElements<typename In::Key> elements = {input.min, 0, &bins, crew};
+
+		partition.scatter(elements, out);
+		partition.sort_bins(elements, out);
+	});
+	while (bins.nbins > 0 && !crew->stopped(0))
+	{
+		auto		bin = bins.bins[--bins.nbins];
+
+		sort_large_bin(out, bin.begin, bin.n, &bins, crew);
+	}
 }
 
 /* gpusort_cpu_sort() for one encoding and width. */
@@ -75,9 +164,7 @@ sort_keys(const GpusortCpuInput &described, void *result,
 		input.find_range(&crew);
 		report->bins = BINS;
 		if (!crew.cancelled)
-			input.with_bits(0, [&](auto distance_of) {
-				partition_and_sort(input, &crew, distance_of, KeyElements<Key>{input.min}, out);
-			});
+			sort_many_keys(input, out, &crew);
 	}
 	return crew.status();
 }
@@ -154,7 +241,7 @@ size_t
 gpusort_cpu_scratch(uint64_t n, int key_bytes, bool rows, int threads)
 {
 	/* each thread refines one tie at a time: the most rows of all these ties */
-	uint64_t	refined = uint64_t(threads) * large_tie(n);
+	uint64_t	refined = uint64_t(threads) * large_bin(n);
 
 	/* an element and a gathered key of each row, and a key of each row that is being refined */
 	if (rows)

@@ -15,7 +15,8 @@
  *
  * To refine short ties one after another would mean a cache miss for every row, so the rows
  * are prefetched.  A tie or a bin that is a large part of the input is deferred: all threads
- * sort it together after the bins.
+ * sort it together after the bins.  The rows of an open bin (cpu/sort.h) do not have the same leading bits, so
+ * their elements tell only the positions, and they are sorted as a tie.
  *
  *-------------------------------------------------------------------------
  */
@@ -41,19 +42,9 @@ constexpr size_t LOCAL_ROWS = 256;
 /* Rows that are prefetched ahead of their use; a power of two. */
 constexpr size_t AHEAD = 32;
 
-/* Elements read between two checks of the cancel flag. */
-constexpr size_t ROWS_STRIDE = 64 * 1024;
-
-/* A tie of more rows than this, of n, is sorted by all threads. */
-inline size_t
-large_tie(size_t n)
-{
-	return n / 16 > LARGEST_BIN ? n / 16 : LARGEST_BIN;
-}
-
 /*
- * A deferred tie.  Its rows are at [begin, begin + n) of the result, in input
- * order, and agree in the first bits of their keys.
+ * A deferred tie.  Its elements, which belong at [begin, begin + n) of the result, are in input
+ * order, and their keys agree in the first bits.
  */
 struct Tie
 {
@@ -71,7 +62,7 @@ struct RowSort
 	uint64_t   *elems;			/* one element for each row */
 	Crew	   *crew;
 	int			row_bits;		/* low bits of an element that hold the row */
-	size_t		large;			/* large_tie(): ties of more rows are deferred */
+	size_t		large;			/* large_bin(): ties of more rows are deferred */
 	Tie		   *ties;			/* deferred ties; they are disjoint, so there is room for all */
 	std::atomic<size_t> nties;
 	uint8_t    *marks;			/* as ties of gpusort_cpu_argsort(), or NULL */
@@ -110,7 +101,6 @@ struct RowSort
 		for (size_t i = 1; i < n; i++)
 			marks[begin + i] = (elems[i - 1] ^ elems[i]) < limit;
 	}
-
 };
 
 /*
@@ -196,20 +186,15 @@ refine_tie(RowSort<In> *sort, uint64_t *elems, size_t n, size_t position, int bi
 		uint64_t	differing = 0;
 		int			excess;
 
-		for (size_t from = 0; from < n; from += ROWS_STRIDE)
-		{
-			if (from > 0 && crew->stopped(thread))
-			{
-				release(keys, n);
-				return;
-			}
-			gather(*sort->input, n - from < ROWS_STRIDE ? n - from : ROWS_STRIDE,
-				   [&](size_t i) { return sort->row_of(elems[from + i]); },
+		/* if the crew stops, the keys that were not read do not matter */
+		if (!each_part(n, crew, thread, [&](size_t begin, size_t end) {
+			gather(*sort->input, end - begin, [&](size_t i) { return sort->row_of(elems[begin + i]); },
 				   [&](size_t i, const typename In::Word *row) {
-					   keys[from + i] = distance_of(row);
-					   differing |= keys[from + i] ^ keys[0];
+					   keys[begin + i] = distance_of(row);
+					   differing |= keys[begin + i] ^ keys[0];
 				   });
-		}
+		}))
+			differing = 0;
 		/* only the bits below the leading equal ones need room in an element */
 		excess = sort->excess(bit_length(differing));
 		for (size_t i = 0; i < n; i++)
@@ -276,7 +261,7 @@ refine_ties(RowSort<In> *sort, uint64_t *elems, size_t n, size_t position, int b
 	{
 		size_t		batch_end = batch + AHEAD < n ? batch + AHEAD : n;
 
-		if (batch % ROWS_STRIDE == 0 && batch > 0 && sort->crew->stopped(thread))
+		if (batch % CHECK_ELEMS == 0 && batch > 0 && sort->crew->stopped(thread))
 			return;
 
 		/*
@@ -317,18 +302,19 @@ struct RowElements
 	size_t		begin;			/* where the tie begins in the result; 0 for the whole input */
 	int			row_bits;		/* copy of sort->row_bits */
 	int			excess;			/* low bits of a distance that do not fit into an element */
-	int			bin_bits;		/* first bits of the keys that agree within a bin */
+	int			open_bits;		/* first bits of the keys that agree in all of the tie */
+	int			bin_bits;		/* first bits of the keys that agree within a bin that is not open */
 	int			bits;			/* first bits of the keys that bin and element decide */
 
 	/*
-	 * The distances, at most range, are made of the keys' bits before bit end.
-	 * An element has no room for the leading bits of the distance, which are
-	 * the same in all of its bin; packing shifts them out.
+	 * The distances are made of the keys' bits before bit end, and the bins of those without the
+	 * last shift.  An element has no room for the leading bits of the distance, which are
+	 * the same in all of a bin that is not open; packing shifts them out.
 	 */
-	RowElements(RowSort<In> *sort, size_t begin, uint64_t range, int end):
-		sort(sort), begin(begin), row_bits(sort->row_bits),
-		excess(sort->excess(bin_shift(range))),
-		bin_bits(end - bin_shift(range)), bits(end - excess)
+	RowElements(RowSort<In> *sort, const Tie &tie, int shift, int end):
+		sort(sort), begin(tie.begin), row_bits(sort->row_bits),
+		excess(sort->excess(shift)), open_bits(tie.bits),
+		bin_bits(end - shift), bits(end - excess)
 	{
 	}
 
@@ -352,23 +338,21 @@ struct RowElements
 	}
 
 	bool
-	defer(const Elem *elems, size_t n, size_t position) const
+	defer(size_t n, size_t position, bool open) const
 	{
-		if (n <= sort->large || bin_bits >= sort->input->bits)
-			return false;
-		for (size_t from = 0; from < n && !sort->crew->stopped(); from += STRIDE)
-		{
-			size_t		count = n - from < STRIDE ? n - from : STRIDE;
+		int			agree = open ? open_bits : bin_bits;
 
-			store(elems + from, count, position + from);
-			/* they tie as far as is known */
-			if (sort->marks != NULL)
-				memset(sort->marks + begin + position + from, 1, count);
-		}
-		if (sort->marks != NULL)
-			sort->marks[begin + position] = 0;
-		sort->defer(begin + position, n, bin_bits);
+		if (n <= sort->large || agree >= sort->input->bits)
+			return false;
+		sort->defer(begin + position, n, agree);
 		return true;
+	}
+
+	void
+	sort_open(Elem *elems, size_t n, size_t position, int thread) const
+	{
+		refine_tie(sort, elems, n, begin + position, open_bits, thread);
+		store(elems, n, position);
 	}
 
 	void
@@ -381,7 +365,7 @@ struct RowElements
 };
 
 /*
- * Writes to keys the numbers made of a tie's keys from bit tie.bits on, and
+ * Writes a tie's rows to the result and to keys the numbers made of their keys from bit tie.bits on, and
  * returns the bit after the last that they include.
  */
 template <typename In>
@@ -389,21 +373,23 @@ int
 gather_tie(const RowSort<In> &sort, const Tie &tie, uint64_t *keys)
 {
 	Crew	   *crew = sort.crew;
-	const uint32_t *rows = sort.rows + tie.begin;
+	const uint64_t *elems = sort.elems + tie.begin;
+	uint32_t   *rows = sort.rows + tie.begin;
 	int			end = 0;
 
 	sort.input->with_bits(tie.bits, [&](auto distance_of) {
 		end = distance_of.end;
-		in_parallel(crew, crew->threads, [&](int thread) {
-			size_t		to = tie.n * (thread + 1) / crew->threads;
-
-			for (size_t from = tie.n * thread / crew->threads; from < to && !crew->stopped(thread);
-				 from += ROWS_STRIDE)
-				gather(*sort.input, to - from < ROWS_STRIDE ? to - from : ROWS_STRIDE,
-					   [&](size_t i) { return rows[from + i]; },
-					   [&](size_t i, const typename In::Word *row) { keys[from + i] = distance_of(row); });
+		for_parts(crew, tie.n, CHECK_ELEMS, [&](size_t from, size_t to, int thread) {
+			gather(*sort.input, to - from, [&](size_t i) { return rows[from + i] = sort.row_of(elems[from + i]); },
+				   [&](size_t i, const typename In::Word *row) { keys[from + i] = distance_of(row); });
+			/* the rows tie as far as is known; the row before differs */
+			if (sort.marks != NULL)
+				memset(sort.marks + tie.begin + from, 1, to - from);
+			return !crew->stopped(thread);
 		});
 	});
+	if (sort.marks != NULL)
+		sort.marks[tie.begin] = 0;
 	return end;
 }
 
@@ -439,9 +425,11 @@ sort_tie(RowSort<In> *sort, const Tie &tie)
 			gathered.min &= ~UINT64_C(0) << (bit_length(gathered.min ^ gathered.max) - 1) << 1;
 		if (gathered.min < gathered.max && !crew->stopped(0))
 			gathered.with_bits(0, [&](auto distance_of) {
-				RowElements<In, true> elements(sort, tie.begin, distance_of.range, end);
+				Partition	partition(gathered, crew, distance_of);
+				RowElements<In, true> elements(sort, tie, partition.split.shift, end);
 
-				partition_and_sort(gathered, crew, distance_of, elements, sort->elems + tie.begin);
+				partition.scatter(elements, sort->elems + tie.begin);
+				partition.sort_bins(elements, sort->elems + tie.begin);
 			});
 		else if (end < sort->input->bits)
 			sort->defer(tie.begin, tie.n, end);
@@ -471,9 +459,11 @@ sort_many_positions(RowSort<In> *sort, In *input)
 	input->find_range(crew);
 	if (!crew->cancelled)
 		input->with_bits(0, [&](auto distance_of) {
-			RowElements<In, false> elements(sort, 0, distance_of.range, distance_of.end);
+			Partition	partition(*input, crew, distance_of);
+			RowElements<In, false> elements(sort, {0, input->n, 0}, partition.split.shift, distance_of.end);
 
-			partition_and_sort(*input, crew, distance_of, elements, sort->elems);
+			partition.scatter(elements, sort->elems);
+			partition.sort_bins(elements, sort->elems);
 		});
 	while (sort->nties > 0 && !crew->stopped(0))
 	{
@@ -501,7 +491,7 @@ sort_rows(In *input, uint32_t *rows, uint8_t *ties, const GpusortCpuOptions *opt
 	order = find_order(*input, ties, &crew);
 	if (order != UNORDERED || crew.cancelled)
 	{
-		for_parts(&crew, input->n, STRIDE, [&](size_t begin, size_t end, int thread) {
+		for_parts(&crew, crew.cancelled ? 0 : input->n, CHECK_ELEMS, [&](size_t begin, size_t end, int thread) {
 			for (size_t i = begin; i < end; i++)
 				rows[i] = uint32_t(order == ASCENDING ? i : input->n - 1 - i);
 			return !crew.stopped(thread);
@@ -515,7 +505,7 @@ sort_rows(In *input, uint32_t *rows, uint8_t *ties, const GpusortCpuOptions *opt
 	sort.rows = rows;
 	sort.crew = &crew;
 	sort.row_bits = bit_length(input->n - 1);
-	sort.large = large_tie(input->n);
+	sort.large = large_bin(input->n);
 	sort.nties = 0;
 	max_ties = input->n / sort.large + 1;
 	sort.elems = allocate<uint64_t>(input->n);

@@ -4,8 +4,8 @@
  *		The CPU engine: finds the keys at a few places of the sorted order.
  *
  * One pass counts the keys in bins by their leading bits, a second copies the keys of
- * the bins that have the wanted places, and these are sorted.  If a single value is far
- * from the others, one bin has most keys.  So the copied keys are narrowed once more.
+ * the bins that have the wanted places, and these are sorted.  If one bin has most keys,
+ * the copied keys are still many.  So they are narrowed once more.
  *
  *-------------------------------------------------------------------------
  */
@@ -49,14 +49,17 @@ struct Selection
 
 	/* Counts the keys in the bins. */
 	void
-	count(const Keys &keys, int shift, Bins *bins)
+	count(const Keys &keys, const Split<Key> &split, Bins *bins)
 	{
-		keys.each_thread_span(crew, [&](int thread, const Key *key, size_t n, size_t) {
-			const Key	min = keys.min;
-			size_t	   *count_of = bins->counts[thread];
+		with_bins(split, [&](auto bin_of_number) {
+			keys.each_thread_span(crew, [&](int thread, const Key *key, size_t n, size_t) {
+				const Key	min = keys.min;
+				const auto	bin_of = bin_of_number;	/* local copies stay in registers */
+				size_t	   *count_of = bins->counts[thread];
 
-			for (size_t i = 0; i < n; i++)
-				count_of[Key(key[i] - min) >> shift]++;
+				for (size_t i = 0; i < n; i++)
+					count_of[bin_of(key[i] - min)]++;
+			});
 		});
 		for (size_t bin = 0; bin < SELECT_BINS; bin++)
 		{
@@ -86,7 +89,7 @@ struct Selection
 
 	/* Copies the keys of the wanted bins. */
 	void
-	copy(const Keys &keys, int shift, const Bins &bins, Key *kept)
+	copy(const Keys &keys, const Split<Key> &split, const Bins &bins, Key *kept)
 	{
 		Key		   *next[MAX_THREADS];
 
@@ -96,16 +99,19 @@ struct Selection
 			for (size_t bin = 0; bin < SELECT_BINS; bin++)
 				kept += bins.wanted[bin] ? bins.counts[thread][bin] : 0;
 		}
-		keys.each_thread_span(crew, [&](int thread, const Key *key, size_t n, size_t) {
-			const Key	min = keys.min;
-			Key		   *out = next[thread];
+		with_bins(split, [&](auto bin_of_number) {
+			keys.each_thread_span(crew, [&](int thread, const Key *key, size_t n, size_t) {
+				const Key	min = keys.min;
+				const auto	bin_of = bin_of_number;
+				Key		   *out = next[thread];
 
-			for (size_t i = 0; i < n; i++)
-			{
-				if (bins.wanted[Key(key[i] - min) >> shift])
-					*out++ = key[i];
-			}
-			next[thread] = out;
+				for (size_t i = 0; i < n; i++)
+				{
+					if (bins.wanted[bin_of(key[i] - min)])
+						*out++ = key[i];
+				}
+				next[thread] = out;
+			});
 		});
 	}
 
@@ -125,12 +131,29 @@ struct Selection
 		release(sorted, n);
 	}
 
+	/* Finds the keys if those of each wanted bin are equal.  Returns false if they are not. */
+	bool
+	find(const Keys &keys, const Split<Key> &split, const Bins &bins)
+	{
+		if (split.shift > 0)
+			return false;
+		for (size_t i = 0; i < nplaces; i++)
+		{
+			size_t		bin = bins.bin_of(places[i]);
+
+			if (split.is_open(bin))
+				return false;
+			found[i] = Key(keys.min + split.first + bin);
+		}
+		return true;
+	}
+
 	/* Copies the keys of the wanted bins to kept, and sets n to their number.  Finds the keys itself if a bin's are equal. */
 	void
 	narrow(Keys *keys, Key **kept, size_t *n)
 	{
 		Bins	   *bins = static_cast<Bins *>(calloc(1, sizeof(Bins)));
-		int			shift;
+		Split<Key>	split;
 
 		if (bins == NULL)
 		{
@@ -138,20 +161,17 @@ struct Selection
 			return;
 		}
 		keys->find_range(crew);
-		shift = keys->bits > SELECT_BITS ? keys->bits - SELECT_BITS : 0;
+		keys->with_bits(0, [&](auto distance_of) {
+			split = choose_split(*keys, distance_of, distance_of.range, SELECT_BITS);
+		});
 		if (!crew->stopped(0))
-			count(*keys, shift, bins);
-		if (!crew->stopped(0) && shift == 0)
-		{
-			for (size_t i = 0; i < nplaces; i++)
-				found[i] = Key(keys->min + bins->bin_of(places[i]));
-		}
-		else if (!crew->stopped(0))
+			count(*keys, split, bins);
+		if (!crew->stopped(0) && !find(*keys, split, *bins))
 		{
 			*n = choose(bins);
 			*kept = allocate<Key>(*n);
 			if (*kept != NULL)
-				copy(*keys, shift, *bins, *kept);
+				copy(*keys, split, *bins, *kept);
 			else
 				crew->no_memory = true;
 		}

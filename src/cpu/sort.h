@@ -8,6 +8,11 @@
  * key, and sort the bins one by one.  A bin fits the L2 cache, and is the unit of work of a
  * thread.
  *
+ * A few values far away would put all others into one bin.  So a sample of the keys tells where
+ * most of them are.  The bins divide that range, and the first and the last bin also get the keys
+ * before and behind it.  If a bin is a large part of the input all the same, all threads sort it
+ * together after the other bins.
+ *
  * The partition moves elements.  A template argument is the class of elements:
  * KeyElements in cpu/cpu.cc, or RowElements in cpu/rows.h.  Its members are:
  *
@@ -15,6 +20,7 @@
  *	defer		called with a bin's unsorted elements; returns true if the bin
  *				must not be sorted now, because the class will do it later
  *	finish		called with a bin's sorted elements
+ *	sort_open	called with the unsorted elements of an open bin (see Split)
  *
  * C++, for the .cc files of src/cpu only.
  *
@@ -40,6 +46,16 @@ constexpr size_t DIRECT_KEYS = GPUSORT_CPU_DIRECT_KEYS;
 /* The most elements that VQSort gets at once: a few milliseconds of work. */
 constexpr size_t LARGEST_BIN = 512 * 1024;
 
+/* A bin of more elements than this, of n, is sorted by all threads. */
+inline size_t
+large_bin(size_t n)
+{
+	return n / 16 > LARGEST_BIN ? n / 16 : LARGEST_BIN;
+}
+
+/* The least bytes of a page of memory */
+constexpr size_t PAGE_BYTES = 4096;
+
 /* The right shift that leaves the leading BIN_BITS bits of numbers up to range. */
 inline int
 bin_shift(uint64_t range)
@@ -47,6 +63,161 @@ bin_shift(uint64_t range)
 	int			bits = bit_length(range);
 
 	return bits > BIN_BITS ? bits - BIN_BITS : 0;
+}
+
+/*
+ * How numbers are divided into bins.  The numbers of a bin have the same bits above shift.  An
+ * open bin is the exception: the first bin if it also has all smaller numbers, and the last bin if it also
+ * has all larger ones.
+ */
+template <typename Number>
+struct Split
+{
+	int			shift;
+	Number		first;			/* the first bin's numbers, shifted */
+	Number		last;			/* the last bin's */
+	bool		open_below;
+	bool		open_above;
+
+	size_t
+	bin_of(Number number) const
+	{
+		number >>= shift;
+		number = number < first ? first : number;
+		return (number > last ? last : number) - first;
+	}
+
+	size_t
+	bins() const
+	{
+		return size_t(last - first) + 1;
+	}
+
+	bool
+	is_open(size_t bin) const
+	{
+		return (open_below && bin == 0) || (open_above && bin == size_t(last - first));
+	}
+};
+
+/* Calls use(bin_of), where bin_of(number) is the number's bin.  Numbers are not compared with the bounds if no bin is open. */
+template <typename Number, typename Use>
+void
+with_bins(const Split<Number> &split, Use use)
+{
+	int			shift = split.shift;
+
+	if (split.open_below || split.open_above)
+		use([split](Number number) { return split.bin_of(number); });
+	else
+		use([shift](Number number) { return size_t(number >> shift); });
+}
+
+/* The split of the numbers up to range into at most 1 << bin_bits bins, of which those before low and behind high are open. */
+template <typename Number>
+Split<Number>
+make_split(Number low, Number high, Number range, int bin_bits)
+{
+	Split<Number> split;
+
+	split.shift = bit_length(high - low) > bin_bits ? bit_length(high - low) - bin_bits : 0;
+	for (;; split.shift++)
+	{
+		split.open_below = low >> split.shift > 0;
+		split.open_above = high >> split.shift < range >> split.shift;
+		split.first = (low >> split.shift) - split.open_below;
+		split.last = (high >> split.shift) + split.open_above;
+		if ((split.last - split.first) >> bin_bits == 0)
+			return split;
+	}
+}
+
+/* The sample has one of this many numbers or more, and at most SAMPLE_NUMBERS. */
+constexpr size_t SAMPLE_STEP = 256;
+constexpr size_t SAMPLE_NUMBERS = 4096;
+
+/*
+ * The parts of the sample that lie in open bins on one side: none of all numbers, none of the
+ * sample, 1/256 of it, or 1/16.
+ */
+constexpr int TRIMS = 4;
+
+/* Bins are even enough if a key is in a bin of this part of all keys on average. */
+constexpr size_t EVEN_PART = 64;
+
+/* Open bins have at most this part of all elements: what they have is partitioned once more. */
+constexpr size_t OPEN_PART = 4;
+
+/* Fills the sample with the numbers of some rows, in ascending order, and returns how many these are. */
+template <typename In, typename Distance>
+size_t
+take_sample(const In &input, const Distance &distance_of, uint64_t *sample)
+{
+	size_t		step = std::max(input.n / SAMPLE_NUMBERS, SAMPLE_STEP);
+	size_t		count = 0;
+	size_t		next = 0;
+
+	input.each_span(0, input.n, [&](const typename In::Word *row, size_t n, size_t position) {
+		while (count < SAMPLE_NUMBERS && next < position + n)
+		{
+			sample[count++] = distance_of(row + (next - position) * input.words());
+			/* not at regular distances, because keys may be periodic */
+			next = count * step + (count * UINT64_C(0x9E3779B97F4A7C15) >> 32) % step;
+		}
+		return count < SAMPLE_NUMBERS;
+	});
+	gpusort_vqsort(sample, count);
+	return count;
+}
+
+/* The sum of the squares of the numbers of keys in each bin: count times the size of an average key's bin. */
+template <typename Number>
+size_t
+unevenness(const Split<Number> &split, const uint64_t *sample, size_t count)
+{
+	size_t		sum = 0;
+
+	for (size_t begin = 0, end; begin < count; begin = end)
+	{
+		size_t		bin = split.bin_of(Number(sample[begin]));
+
+		for (end = begin + 1; end < count && split.bin_of(Number(sample[end])) == bin;)
+			end++;
+		sum += (end - begin) * (end - begin);
+	}
+	return sum;
+}
+
+/* Chooses the bins of the input's numbers, at most 1 << bin_bits: of the whole range, unless others are far more even. */
+template <typename In, typename Distance, typename Number>
+Split<Number>
+choose_split(const In &input, const Distance &distance_of, Number range, int bin_bits)
+{
+	uint64_t	sample[SAMPLE_NUMBERS];
+	size_t		count = input.n > DIRECT_KEYS ? take_sample(input, distance_of, sample) : 0;
+
+	if (count == 0)
+		return make_split(Number(0), range, range, bin_bits);
+
+	Number		lows[TRIMS] = {0, Number(sample[0]), Number(sample[count / 256]), Number(sample[count / 16])};
+	Number		highs[TRIMS] = {range, Number(sample[count - 1]), Number(sample[count - 1 - count / 256]),
+	Number(sample[count - 1 - count / 16])};
+	Number		low = 0;
+	Number		high = range;
+	size_t		least = unevenness(make_split(low, high, range, BIN_BITS), sample, count) / 2;
+
+	for (int i = 1; least * 2 > count * count / EVEN_PART && i < TRIMS * TRIMS; i++)
+	{
+		size_t		uneven = unevenness(make_split(lows[i / TRIMS], highs[i % TRIMS], range, BIN_BITS), sample, count);
+
+		if (uneven < least)
+		{
+			least = uneven;
+			low = lows[i / TRIMS];
+			high = highs[i % TRIMS];
+		}
+	}
+	return make_split(low, high, range, bin_bits);
 }
 
 /* For few elements: at most about GPUSORT_CPU_FEW_KEYS. */
@@ -76,33 +247,58 @@ sort_few(Elem *elems, size_t n)
 		gpusort_vqsort(elems, n);
 }
 
+/* Elements that a thread reads between two checks of the cancel flag */
+constexpr size_t CHECK_ELEMS = 64 * 1024;
+
+/* Calls use(begin, end) for parts of n elements in turn.  Returns false if the crew has stopped before the last. */
+template <typename Use>
+bool
+each_part(size_t n, Crew *crew, int thread, Use use)
+{
+	for (size_t begin = 0; begin < n; begin += CHECK_ELEMS)
+	{
+		if (begin > 0 && crew->stopped(thread))
+			return false;
+		use(begin, n - begin < CHECK_ELEMS ? n : begin + CHECK_ELEMS);
+	}
+	return true;
+}
+
 /*
  * Partitions elems, whose smallest is min, by their leading bits after shift:
- * bin b becomes the range from start[b] to start[b + 1].  False if there is no
- * memory.
+ * bin b becomes the range from start[b] to start[b + 1].  False if the crew has
+ * stopped.
  */
 template <typename Elem>
 bool
-partition_range(Elem *elems, size_t n, Elem min, int shift, size_t (&start)[BINS + 1])
+partition_range(Elem *elems, size_t n, Elem min, int shift, size_t (&start)[BINS + 1], Crew *crew, int thread)
 {
 	size_t		next[BINS];
 	Elem	   *scratch = allocate<Elem>(n);
+	bool		done;
 
 	if (scratch == NULL)
+	{
+		crew->no_memory = true;
 		return false;
+	}
 	memset(start, 0, sizeof(start));
-	for (size_t i = 0; i < n; i++)
-		start[((elems[i] - min) >> shift) + 1]++;
+	done = each_part(n, crew, thread, [&](size_t begin, size_t end) {
+		for (size_t i = begin; i < end; i++)
+			start[((elems[i] - min) >> shift) + 1]++;
+		memcpy(scratch + begin, elems + begin, (end - begin) * sizeof(Elem));
+	});
 	for (size_t bin = 0; bin < BINS; bin++)
 	{
 		start[bin + 1] += start[bin];
 		next[bin] = start[bin];
 	}
-	memcpy(scratch, elems, n * sizeof(Elem));
-	for (size_t i = 0; i < n; i++)
-		elems[next[(scratch[i] - min) >> shift]++] = scratch[i];
+	done = done && each_part(n, crew, thread, [&](size_t begin, size_t end) {
+		for (size_t i = begin; i < end; i++)
+			elems[next[(scratch[i] - min) >> shift]++] = scratch[i];
+	});
 	release(scratch, n);
-	return true;
+	return done;
 }
 
 /*
@@ -126,15 +322,13 @@ sort_range(Elem *elems, size_t n, Crew *crew, int thread)
 	}
 
 	min = max = elems[0];
-	gpusort_scan_words(elems, n, Elem(0), &min, &max);
-	if (min == max || crew->stopped(thread))
+	if (!each_part(n, crew, thread, [&](size_t begin, size_t end) {
+		gpusort_scan_words(elems + begin, end - begin, Elem(0), &min, &max);
+	}) || min == max)
 		return;
 	shift = bin_shift(max - min);
-	if (!partition_range(elems, n, min, shift, start))
-	{
-		crew->no_memory = true;
+	if (!partition_range(elems, n, min, shift, start, crew, thread))
 		return;
-	}
 
 	/* with a shift of 0, all elements of a bin are equal */
 	for (size_t bin = 0; shift > 0 && bin < BINS && !crew->stopped(thread); bin++)
@@ -142,42 +336,69 @@ sort_range(Elem *elems, size_t n, Crew *crew, int thread)
 }
 
 /*
- * A partition of an input's elements, in out, by the leading bits of their
+ * A partition of an input's elements by the leading bits of their
  * keys' distances.  The threads read consecutive parts of the input.  Within a
  * bin, a thread's elements follow those of the threads before it, so the
  * partition is stable.
  */
-template <typename In, typename Distance, typename Elements>
+template <typename In, typename Distance>
 struct Partition
 {
 	typedef typename In::Word Word;
+	typedef decltype(Distance::range) Number;
 
 	const In   &input;
 	Crew	   *crew;
-	const Distance &distance_of;
-	const Elements &elements;
-	typename Elements::Elem *out;
-	int			shift;			/* a distance's bin is distance >> shift */
-	size_t		start[BINS + 1];	/* bin b is out[start[b]] to out[start[b + 1] - 1] */
+	const Distance &distance_of;	/* distance_of(row) is the distance of a row's key, at most distance_of.range */
+	Split<Number> split;		/* of the distances */
+	size_t		start[BINS + 1];	/* bin b is the elements from start[b] to start[b + 1] - 1 */
 
 	/*
-	 * next[t][b] counts thread t's elements of bin b; then it is where in out
-	 * the next of them goes.
+	 * next[t][b] counts thread t's elements of bin b; then it is where
+	 * the next of them goes.  NULL if there is no memory.
 	 */
 	size_t		(*next)[BINS];
+
+	Partition(const In &input, Crew *crew, const Distance &distance_of):
+		input(input), crew(crew), distance_of(distance_of), next(allocate<size_t[BINS]>(crew->threads))
+	{
+		if (next == NULL)
+		{
+			crew->no_memory = true;
+			return;
+		}
+		split = choose_split(input, distance_of, distance_of.range, BIN_BITS);
+		make_histograms();
+		scan_histograms();
+		if ((split.open_below ? start[1] : 0) + (split.open_above ? input.n - start[split.bins() - 1] : 0) > input.n / OPEN_PART)
+		{
+			/* the sample is not like the input */
+			split = make_split(Number(0), distance_of.range, distance_of.range, BIN_BITS);
+			make_histograms();
+			scan_histograms();
+		}
+	}
+
+	~Partition()
+	{
+		release(next, crew->threads);
+	}
 
 	/* Counts each thread's elements of each bin. */
 	void
 	make_histograms()
 	{
 		memset(next, 0, crew->threads * sizeof(*next));
-		input.each_thread_span(crew, [&](int thread, const Word *row, size_t count, size_t) {
-			const Distance distance = distance_of;	/* local copies stay in registers */
-			const size_t words = input.words();
-			size_t	   *count_of = next[thread];
+		with_bins(split, [&](auto bin_of_number) {
+			input.each_thread_span(crew, [&](int thread, const Word *row, size_t count, size_t) {
+				const Distance distance = distance_of;	/* local copies stay in registers */
+				const auto	bin_of = bin_of_number;
+				const size_t words = input.words();
+				size_t	   *count_of = next[thread];
 
-			for (size_t i = 0; i < count; i++)
-				count_of[distance(row + i * words) >> shift]++;
+				for (size_t i = 0; i < count; i++)
+					count_of[bin_of(distance(row + i * words))]++;
+			});
 		});
 	}
 
@@ -201,74 +422,79 @@ struct Partition
 		start[BINS] = position;
 	}
 
-	/* Makes the elements, each in its place. */
+	/*
+	 * Touches the pages of out.  The first elements go to all bins: if their pages were new, a
+	 * thread would wait for hundreds of huge pages before it looks at the cancel flag again.
+	 */
+	template <typename Elem>
 	void
-	scatter()
+	touch(Elem *out)
 	{
-		input.each_thread_span(crew, [&](int thread, const Word *row, size_t count, size_t first) {
-			const Distance distance = distance_of;	/* local copies stay in registers */
-			const Elements make = elements;
-			const size_t words = input.words();
-			size_t	   *to = next[thread];
-
-			for (size_t i = 0; i < count; i++)
-			{
-				auto		number = distance(row + i * words);
-
-				out[to[number >> shift]++] = make(number, first + i);
-			}
+		for_parts(crew, input.n, STRIDE, [&](size_t begin, size_t end, int thread) {
+			for (size_t i = begin; i < end; i += PAGE_BYTES / sizeof(Elem))
+				*const_cast<volatile Elem *>(out + i) = 0;
+			return !crew->stopped(thread);
 		});
 	}
 
-	/* Sorts the bins; each thread takes the next one as soon as it is idle. */
+	/* Makes the elements in out, each in its place.  Does nothing if the crew has stopped. */
+	template <typename Elements>
 	void
-	sort_bins()
+	scatter(const Elements &elements, typename Elements::Elem *out)
+	{
+		if (crew->stopped(0))
+			return;
+		touch(out);
+		with_bins(split, [&](auto bin_of_number) {
+			input.each_thread_span(crew, [&](int thread, const Word *row, size_t count, size_t first) {
+				const Distance distance = distance_of;	/* local copies stay in registers */
+				const auto	bin_of = bin_of_number;
+				const Elements make = elements;
+				const size_t words = input.words();
+				size_t	   *to = next[thread];
+
+				for (size_t i = 0; i < count; i++)
+				{
+					auto		number = distance(row + i * words);
+
+					out[to[bin_of(number)]++] = make(number, first + i);
+				}
+			});
+		});
+	}
+
+	/* Sorts the bins; each thread takes the next one as soon as it is idle.  Does not read the input. */
+	template <typename Elements>
+	void
+	sort_bins(const Elements &elements, typename Elements::Elem *out)
 	{
 		std::atomic<size_t> next_bin(0);
 
+		if (crew->stopped(0))
+			return;
 		in_parallel(crew, crew->threads, [&](int thread) {
 			size_t		bin;
 
 			while ((bin = next_bin++) < BINS && !crew->stopped(thread))
 			{
 				size_t		n = start[bin + 1] - start[bin];
+				bool		open = split.is_open(bin);
 
-				if (elements.defer(out + start[bin], n, start[bin]))
+				if (n == 0 || elements.defer(n, start[bin], open))
 					continue;
+				if (open)
+				{
+					elements.sort_open(out + start[bin], n, start[bin], thread);
+					continue;
+				}
 				/* with a shift of 0, a bin's elements have equal distances and are in order */
-				if (n > 1 && shift > 0)
+				if (n > 1 && split.shift > 0)
 					sort_range(out + start[bin], n, crew, thread);
 				elements.finish(out + start[bin], n, start[bin], thread);
 			}
 		});
 	}
 };
-
-/*
- * Makes the input's elements in out, bin by bin, and sorts each bin.
- * distance_of(row) is the distance of a row's key, at most distance_of.range.
- */
-template <typename In, typename Distance, typename Elements>
-void
-partition_and_sort(const In &input, Crew *crew, const Distance &distance_of,
-				   const Elements &elements, typename Elements::Elem *out)
-{
-	Partition<In, Distance, Elements> partition = {input, crew, distance_of, elements, out,
-	bin_shift(distance_of.range), {}, allocate<size_t[BINS]>(crew->threads)};
-
-	if (partition.next == NULL)
-	{
-		crew->no_memory = true;
-		return;
-	}
-	partition.make_histograms();
-	partition.scan_histograms();
-	if (!crew->stopped(0))
-		partition.scatter();
-	release(partition.next, crew->threads);
-	if (!crew->stopped(0))
-		partition.sort_bins();
-}
 
 }								/* namespace */
 

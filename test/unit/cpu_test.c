@@ -9,6 +9,8 @@
  * with the ways and numbers of threads.  Positions of keys of several words must be
  * those of a merge sort.
  *
+ * Between two questions whether to stop, only part of the result may change.
+ *
  * The test can also make pthread_create() fail.  The engine must then do the work
  * with fewer threads, and the caller must still be able to cancel it.
  *
@@ -48,10 +50,21 @@ static const char *const distributions[] = {
 	"uniform", "constant", "two values", "sorted", "reverse", "reverse with ties",
 	"few distinct", "gaussian", "outlier and dense", "zipf", "exponential", "two clusters",
 	"low bits only", "high bits only", "equal prefix", "runs of equal prefix", "organ pipe",
-	"sawtooth", "almost sorted", "extremes"
+	"sawtooth", "almost sorted", "extremes", "outliers on both sides", "many outliers",
+	"crowd in the middle", "not as the sample"
 };
 
 #define NDISTRIBUTIONS	LENGTH(distributions)
+
+/* Is row i of n in the sample by which the engine chooses bins?  As take_sample() in cpu/sort.h. */
+static bool
+is_sampled(size_t i, size_t n)
+{
+	size_t		step = n / 4096 > 256 ? n / 4096 : 256;
+	size_t		count = i / step;
+
+	return i == count * step + (count * UINT64_C(0x9E3779B97F4A7C15) >> 32) % step;
+}
 
 /* The i-th of n keys.  A key of 4 bytes is its upper half. */
 static uint64_t
@@ -99,6 +112,18 @@ make_key(int distribution, size_t i, size_t n)
 			return (uint64_t) (i % 1000) << 40;
 		case 18:
 			return r % 1000 == 0 ? r : (uint64_t) i << 33;
+		case 20:
+			/* ten on each side, which the sample does not have */
+			if (i % (n / 20 + 1) == 5)
+				return i % 2 ? r >> 20 : ~(r >> 20);
+			return UINT64_C(0x7FFFFF0000000000) + (r % 1000000 << 32);
+		case 21:
+			/* open bins that are not small, and one that is large */
+			return r % 10 < 2 ? r << 4 : UINT64_C(0x7FFFFF0000000000) + (r % 1000000 << 32);
+		case 22:
+			return r % 3 ? r << 2 : UINT64_C(0x7FFFFF0000000000) + (random_bits() % 5 << 32);
+		case 23:
+			return is_sampled(i, n) ? r % 100 << 32 : r;
 		default:
 			return r % 3 == 0 ? UINT64_MAX : r % 3 == 1 ? 0 : r;
 	}
@@ -275,7 +300,7 @@ check_encoding(GpusortEncodingKind kind, uint64_t flip, size_t n, int width)
 
 /* A cancelled call reports that, and does not change the input. */
 static void
-check_cancel(size_t n)
+check_cancel(int distribution, size_t n)
 {
 	uint64_t   *keys = malloc(n * sizeof(uint64_t));
 	uint64_t   *before = malloc(n * sizeof(uint64_t));
@@ -287,7 +312,7 @@ check_cancel(size_t n)
 	int			cancelled = 0;
 
 	for (size_t i = 0; i < n; i++)
-		before[i] = keys[i] = random_bits();
+		before[i] = keys[i] = make_key(distribution, i, n);
 	for (int calls = 0; calls < 60; calls += 3)
 	{
 		GpusortCpuStatus status;
@@ -311,6 +336,54 @@ check_cancel(size_t n)
 	free(keys);
 	free(before);
 	free(out);
+}
+
+/* Keys that are being sorted, and how many of the result change between two questions whether to stop. */
+typedef struct Progress
+{
+	const char *out;
+	char	   *seen;			/* out at the last question */
+	size_t		n;
+	int			width;
+	size_t		most;			/* the most that have changed */
+} Progress;
+
+static Progress progress;
+
+/* A callback for GpusortCpuOptions.pending */
+static bool
+note_progress(void)
+{
+	size_t		changed = 0;
+
+	for (size_t i = 0; i < progress.n; i++)
+		changed += get_key(progress.out, progress.width, i) != get_key(progress.seen, progress.width, i);
+	memcpy(progress.seen, progress.out, progress.n * progress.width);
+	if (changed > progress.most)
+		progress.most = changed;
+	return false;
+}
+
+/* The calling thread asks whether to stop after at most about a million keys, also if one key is far from all others. */
+static void
+check_progress(int distribution, size_t n, int width)
+{
+	char	   *keys = malloc(n * width);
+	char	   *out = calloc(n, width);
+	GpusortSpan span = {keys, n};
+	GpusortCpuInput input = {&span, 1, width, {GPUSORT_ENCODING_WORD, 0}, 1};
+	GpusortCpuOptions options = {1, note_progress, NULL};
+	GpusortCpuReport report;
+
+	progress = (Progress) {out, calloc(n, width), n, width, 0};
+	for (size_t i = 0; i < n; i++)
+		set_key(keys, width, i, make_key(distribution, i, n) >> (width == 4 ? 32 : 0));
+	CHECK(gpusort_cpu_sort(&input, out, &options, &report) == GPUSORT_CPU_OK, "a sort whose progress is seen");
+	CHECK(progress.most <= 1100000, "%zu of %zu keys of %s change between two questions", progress.most, n,
+		  distributions[distribution]);
+	free(keys);
+	free(out);
+	free(progress.seen);
 }
 
 /* The calling thread asks as often whether to stop when it does the work of refused threads. */
@@ -351,7 +424,7 @@ static const char *const shapes[] = {
 	"random", "few first words", "few of each", "many and an integer", "constant first", "last differs",
 	"sorted", "reverse", "reverse with ties", "equal", "two first words", "first in pairs",
 	"outliers in each", "at a power of two", "small ranges", "crowds in a tie",
-	"almost sorted"
+	"far outliers", "almost sorted"
 };
 
 #define NSHAPES		LENGTH(shapes)
@@ -420,6 +493,10 @@ make_words(int shape, size_t i, size_t n, int words, uint64_t *key)
 					key[w] = r % 10 ? 128 : r >> 56;
 				else
 					key[w] = key[0] != 128 ? r : ((r >> 56) % 20 + 1) * UINT64_C(0x0B0B0B0B0B0B0B0B) + r % 5000;
+				break;
+			case 16:
+				/* several values far away on both sides of each word */
+				key[w] = r % 1000 < 3 ? r : GPUSORT_SIGN64 + r % 5000;
 				break;
 			default:
 				key[w] = w == 0 ? i / 3 : r % 1000 == 0 ? r : i;
@@ -626,17 +703,26 @@ main(int argc, char **argv)
 		check_words_cancel(12, 1000000, 3);
 		for (int shape = 0; shape < NSHAPES; shape++)
 			check_interrupted(shape, 700000, 1 + shape % 3);
-		static const int large[] = {0, 8, 9, 14};
+		static const int large[] = {0, 8, 9, 14, 20, 21, 20, 21, 22, 23};
 
-		for (int i = 0; i < 4; i++)
-			check_distribution(large[i], 3000000, i % 2 ? 4 : 8);
-		check_cancel(3000000);
+		for (int i = 0; i < LENGTH(large); i++)
+			check_distribution(large[i], 3000000, (i < 6) == (i % 2) ? 4 : 8);
+		check_cancel(0, 3000000);
+		check_cancel(8, 3000000);
+		check_cancel(20, 3000000);
+		for (int width = 4; width <= 8; width += 4)
+		{
+			check_progress(0, 3000000, width);
+			check_progress(8, 3000000, width);
+			check_progress(9, 3000000, width);
+			check_progress(20, 3000000, width);
+		}
 		check_cancel_without_threads(3000000);
 		for (refuse_every = 1; refuse_every <= 2; refuse_every++)
 		{
 			check_distribution(0, 1000000, 8);
 			check_words(12, 1000000, 3, 2);
-			check_cancel(3000000);
+			check_cancel(0, 3000000);
 		}
 		refuse_every = 0;
 	}
