@@ -208,7 +208,7 @@ sub try_fault
 # the list of sites is complete
 my ($result, $stdout, $stderr) = $node->psql('postgres', "SET gpusort.fault = 'nowhere:1:refused'");
 my ($there) = $stderr =~ /The sites are: (.*)$/m;
-# (the service unpins memory between sorts: see 016_standin_hangs.pl; results are broken in 060_standin_verify.pl and 049_index_faults.pl)
+# (the service unpins memory between sorts: see 016_standin_hangs.pl; results are broken in 061_standin_verify.pl and 049_index_faults.pl)
 is(join(', ', sort grep { !/^(?:unregister|sorted|selected|result|row|window|merged|group|index_\w+)$/ } split /, /, $there // ''), join(', ', sort keys %sites), 'this test knows every site');
 foreach my $wrong ('map', 'map:0:refused', 'map:1', 'map:1:53200', 'memory:1:refused', 'upload:1:nothing')
 {
