@@ -18,15 +18,17 @@ namespace
 /* Bins that are sorted later, by all threads.  They are disjoint. */
 struct LargeBins
 {
-	static constexpr size_t MOST = 16;	/* as many as large_bin() allows */
+	/* With fewer than so many bins for each thread, some threads would wait for others at the end. */
+	static constexpr size_t THREAD_BINS = 4;
+
 
 	struct
 	{
 		size_t		begin;
 		size_t		n;
-	}			bins[MOST];
+	}			bins[THREAD_BINS * MAX_THREADS];
 	std::atomic<size_t> nbins;
-	size_t		large;			/* large_bin() */
+	size_t		large;			/* bins of more keys are large */
 };
 
 /* The class of elements (cpu/sort.h) that sorts keys, without positions. */
@@ -118,7 +120,7 @@ sort_many_keys(const In &input, typename In::Key *out, Crew *crew)
 	LargeBins	bins;
 
 	bins.nbins = 0;
-	bins.large = large_bin(input.n);
+	bins.large = std::max(input.n / (LargeBins::THREAD_BINS * crew->threads), LARGEST_BIN);
 	input.with_bits(0, [&](auto distance_of) {
 		Partition	partition(input, crew, distance_of);
 		KeyElements<typename In::Key> elements = {input.min, 0, &bins, crew};
@@ -241,7 +243,7 @@ size_t
 gpusort_cpu_scratch(uint64_t n, int key_bytes, bool rows, int threads)
 {
 	/* each thread refines one tie at a time: the most rows of all these ties */
-	uint64_t	refined = uint64_t(threads) * large_bin(n);
+	uint64_t	refined = uint64_t(threads) * large_tie(n);
 
 	/* an element and a gathered key of each row, and a key of each row that is being refined */
 	if (rows)

@@ -42,6 +42,13 @@ constexpr size_t LOCAL_ROWS = 256;
 /* Rows that are prefetched ahead of their use; a power of two. */
 constexpr size_t AHEAD = 32;
 
+/* A tie of more rows than this, of n, is sorted by all threads. */
+inline size_t
+large_tie(size_t n)
+{
+	return n / 16 > LARGEST_BIN ? n / 16 : LARGEST_BIN;
+}
+
 /*
  * A deferred tie.  Its elements, which belong at [begin, begin + n) of the result, are in input
  * order, and their keys agree in the first bits.
@@ -62,7 +69,7 @@ struct RowSort
 	uint64_t   *elems;			/* one element for each row */
 	Crew	   *crew;
 	int			row_bits;		/* low bits of an element that hold the row */
-	size_t		large;			/* large_bin(): ties of more rows are deferred */
+	size_t		large;			/* large_tie(): ties of more rows are deferred */
 	Tie		   *ties;			/* deferred ties; they are disjoint, so there is room for all */
 	std::atomic<size_t> nties;
 	uint8_t    *marks;			/* as ties of gpusort_cpu_argsort(), or NULL */
@@ -505,7 +512,7 @@ sort_rows(In *input, uint32_t *rows, uint8_t *ties, const GpusortCpuOptions *opt
 	sort.rows = rows;
 	sort.crew = &crew;
 	sort.row_bits = bit_length(input->n - 1);
-	sort.large = large_bin(input->n);
+	sort.large = large_tie(input->n);
 	sort.nties = 0;
 	max_ties = input->n / sort.large + 1;
 	sort.elems = allocate<uint64_t>(input->n);

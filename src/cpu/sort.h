@@ -46,13 +46,6 @@ constexpr size_t DIRECT_KEYS = GPUSORT_CPU_DIRECT_KEYS;
 /* The most elements that VQSort gets at once: a few milliseconds of work. */
 constexpr size_t LARGEST_BIN = 512 * 1024;
 
-/* A bin of more elements than this, of n, is sorted by all threads. */
-inline size_t
-large_bin(size_t n)
-{
-	return n / 16 > LARGEST_BIN ? n / 16 : LARGEST_BIN;
-}
-
 /* The least bytes of a page of memory */
 constexpr size_t PAGE_BYTES = 4096;
 
