@@ -9,6 +9,10 @@
  * If a device has sorted, it sends the rows in order.  Those that ties or libc's order have moved
  * since are fetched from the store.
  *
+ * On some machines the copies take longer than the misses that they save, and the kind of the
+ * pages and other threads have a part in it.  So the first full windows are trials: the backend
+ * takes by turns as many rows from windows and from the store, and goes on in the faster way.
+ *
  * The backend fills a window when it comes to the end of the one before, as one of the
  * threads; no such thread works while the backend does anything else.  (The load of an index
  * has windows of its own: index/load.c.)  The first rows come
@@ -23,8 +27,11 @@
  */
 #include "postgres.h"
 
+#include <float.h>
+
 #include "executor/executor.h"
 
+#include "base/clock.h"
 #include "base/fault.h"
 #include "base/memory.h"
 #include "compat.h"
@@ -53,6 +60,9 @@
 #define THREAD_ROWS		32768
 #define THREAD_BYTES	((Size) 2 * 1024 * 1024)
 #define STORE_PART		32
+
+/* Trials: half of them from the store, the others from windows.  A pause of the parent spoils one, so each way has two. */
+#define TRIALS			4
 
 bool
 gpusort_window_pays(const GpusortGather *gather, Size row_bytes)
@@ -141,6 +151,8 @@ begin_copies(GpusortDrain *drain, uint64 begin)
 		return;
 	window->begin = begin;
 	drain->next_count = FIRST_ROWS;
+	drain->trials = 0;
+	drain->row_ns[0] = drain->row_ns[1] = DBL_MAX;
 	/* not anew for each block of a result: the window's memory stays the same */
 	if (window->max_count == 0)
 	{
@@ -148,6 +160,35 @@ begin_copies(GpusortDrain *drain, uint64 begin)
 
 		gpusort_window_init(window, Min(THREAD_ROWS * threads, bytes / window->row_bytes / GPUSORT_WINDOW_PART * GPUSORT_WINDOW_PART), bytes);
 	}
+}
+
+/*
+ * Should the window's rows, from row i on, be copied?  Ends the trial that ends there, and begins the next
+ * one.  If not, leaves the window empty behind them.
+ */
+static bool
+copies_pay(GpusortDrain *drain, uint64 i)
+{
+	GpusortWindow *window = &drain->window;
+	uint64		now;
+
+	if (drain->trials > TRIALS || window->count < window->max_count)
+		return true;
+	now = gpusort_clock_ns();
+	if (drain->trials > 0)
+	{
+		double	   *least = &drain->row_ns[drain->trials % 2];
+
+		*least = Min(*least, (double) (now - drain->trial_ns) / (i - drain->trial_row));
+	}
+	drain->trial_row = i;
+	drain->trial_ns = now;
+	drain->trials++;
+	if (drain->trials <= TRIALS ? drain->trials % 2 : drain->row_ns[1] <= drain->row_ns[0])
+		return true;
+	window->begin = drain->trials <= TRIALS ? i + window->count : PG_UINT64_MAX;
+	window->count = 0;
+	return false;
 }
 
 /* Decides where windows come from, and forgets the window. */
@@ -228,6 +269,13 @@ gpusort_drain_fill(GpusortDrain *drain, uint64 i)
 	count = Min(drain->next_count, window->sorted->count - i);
 	drain->next_count = Min(2 * drain->next_count, window->max_count);
 	if (!gpusort_window_move(window, i, count))
+	{
+		/* rows in sequence are no trial */
+		if (drain->trials <= TRIALS)
+			drain->trials = 0;
+		return;
+	}
+	if (!copies_pay(drain, i))
 		return;
 	options = gpusort_cpu_options_take(window->sorted->count);
 	/* other sorts may have most of the threads */

@@ -51,6 +51,10 @@ typedef struct GpusortDrain
 {
 	GpusortWindow window;		/* begin PG_UINT64_MAX, with count 0: no row fills a window */
 	uint64		next_count;		/* rows that the next window gets */
+	int			trials;			/* stretches of rows whose time has been taken, or is being taken */
+	uint64		trial_row;		/* the first row of the last one */
+	uint64		trial_ns;		/* when it began, on the monotonic clock */
+	double		row_ns[2];		/* the least time of a row in a trial: from the store, and copied */
 	bool		travels;		/* rows come from the device */
 	GpusortRowWindow device;	/* those that have come, but are not in a window yet */
 } GpusortDrain;
