@@ -6,19 +6,24 @@
 #   SHAPES=inet bench/never_slower.sh       the shapes whose names match this regular expression
 #   MAX_ROWS=100000 bench/never_slower.sh   no larger tables
 #   ROUNDS=9 bench/never_slower.sh          default: 5
+#   LOCALES=all bench/never_slower.sh       groups of text under all locales of the C library that Debian can make, of
+#                                           which 128 have rules of their own; or under those named
 #   OUT=file.csv bench/never_slower.sh      all figures also as CSV
 #
 # Runs each shape of query with gpusort.enabled on and off, and prints the medians.
-# At the end it lists the shapes that took more than 1.05 times core's time, and
-# those whose temporary files were more than 1.10 times as large as core's, the
-# worst first.  The whole takes about 25 minutes on two cores.
+# At the end it lists the shapes that took more than 1.05 times core's time, those
+# whose parallel plan took more than 1.05 times the time of GpuSort's own plan without
+# workers, and those whose temporary files were more than 1.10 times as large as core's,
+# the worst first.
 #
 # If PGHOST or PGPORT is set, it uses the server there, which must have gpusort and citext
-# installed and the locale en_US.UTF-8, as a superuser, in a database of its own.  Else it measures the
+# installed and the locale en_US.UTF-8 and those of LOCALES, as a superuser, in a database of its own.  Else it measures the
 # library that make has built in this tree, on a private cluster (test/cluster.sh).
 #
-# Both contenders run in one session, by turns, and the one that begins changes
-# with each round, so that a drift of the machine's speed affects both alike.  The
+# The contenders are core, GpuSort and, where GpuSort's plan is parallel with a server's two
+# workers, GpuSort with them, or without them if the shape has them.  They run in one session,
+# by turns, and the one that begins changes with each round, so that a drift of the
+# machine's speed affects all alike.  The
 # server takes the time from parsing to the end of execution.  A query that takes
 # less than 20 ms is repeated until 20 ms have passed.  If after all rounds the ratio
 # is between 1.05 and 1.3, up to twice as many rounds follow, so that noise alone
@@ -28,8 +33,10 @@ set -euo pipefail
 
 tree=$(cd "$(dirname "$0")/.." && pwd)
 rounds=${ROUNDS:-5}
-max_rows=${MAX_ROWS:-3000000}
+max_rows=${MAX_ROWS:-4000000}
 shapes=${SHAPES:-.}
+more_locales=${LOCALES:-}
+[ "$more_locales" != all ] || more_locales=$(bash "$tree/test/locales.sh" --list | grep -i 'UTF-8')
 db=gpusort_never_slower
 
 if [ -n "${PGHOST:-}${PGPORT:-}" ]; then
@@ -38,7 +45,8 @@ if [ -n "${PGHOST:-}${PGPORT:-}" ]; then
 else
   # shellcheck source=test/cluster.sh
   . "$tree/test/cluster.sh"
-  bash "$tree/test/locales.sh" "$work/locales" en_US.UTF-8
+  # shellcheck disable=SC2086
+  bash "$tree/test/locales.sh" "$work/locales" en_US.UTF-8 $more_locales
   server_environment+=("LOCPATH=$work/locales")
   start_cluster_of_tree "shared_buffers = 2GB" "autovacuum = off" \
     "max_worker_processes = 32" "max_parallel_workers = 32"
@@ -54,7 +62,7 @@ bench() {
 
 bench <<'SQL'
 CREATE TABLE results (place serial, shape text, query text, core_ms float8, gpusort_ms float8,
-                      node text, core_disk_kb bigint, gpusort_disk_kb bigint);
+                      node text, core_disk_kb bigint, gpusort_disk_kb bigint, serial_ms float8, parallel_ms float8);
 CREATE COLLATION nocase (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
 CREATE COLLATION libc (provider = libc, locale = 'en_US.UTF-8');
 CREATE EXTENSION citext;
@@ -73,28 +81,34 @@ CREATE FUNCTION ms_since(begun timestamptz) RETURNS float8 LANGUAGE sql VOLATILE
 CREATE FUNCTION median(ms float8[]) RETURNS float8 LANGUAGE sql
   AS 'SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY x) FROM unnest(ms) x';
 
--- Measures a statement, or several, in the session's settings.
+-- Measures a statement, or several, in the session's settings.  Contenders: 0 is core, 1 is GpuSort, 2 is GpuSort with
+-- workers if the session has none, else without.
 CREATE PROCEDURE measure(shape text, query text, rounds int) LANGUAGE plpgsql AS $$
 DECLARE
+  session_workers text := current_setting('max_parallel_workers_per_gather');
+  other_workers text := CASE session_workers WHEN '0' THEN '2' ELSE '0' END;
+  explain text := concat('EXPLAIN (', CASE WHEN query NOT LIKE '%;%' THEN 'ANALYZE, TIMING OFF, ' END, 'FORMAT JSON) ',
+                         split_part(query, ';', 1));
   plan jsonb;
   begun timestamptz;
   n int;
   repeats int := 1;
+  contenders int[] := '{0,1}';
   core float8[];
   gpusort float8[];
+  other float8[];
   ms float8;
-  on_off boolean;
+  who int;
   node text;
   disk bigint;
   core_disk bigint;
 BEGIN
   -- to warm up, to look at the plan, and to find the number of repeats
-  FOREACH on_off IN ARRAY '{false,true}'::boolean[] LOOP
-    PERFORM set_config('gpusort.enabled', on_off::text, true);
+  FOREACH who IN ARRAY contenders LOOP
+    PERFORM set_config('gpusort.enabled', (who > 0)::text, true);
     core_disk := disk;
     begun := clock_timestamp();
-    EXECUTE concat('EXPLAIN (', CASE WHEN query NOT LIKE '%;%' THEN 'ANALYZE, TIMING OFF, ' END, 'FORMAT JSON) ',
-                   split_part(query, ';', 1)) INTO plan;
+    EXECUTE explain INTO plan;
     node := CASE WHEN jsonb_path_exists(plan, '$.**."Custom Plan Provider"') THEN 'GpuSort' ELSE 'core' END;
     SELECT sum(x::bigint) INTO disk FROM (
       SELECT jsonb_path_query(plan, 'strict $.** ? (@."Sort Space Type" == "Disk")."Sort Space Used"')
@@ -106,25 +120,38 @@ BEGIN
     END LOOP;
     repeats := greatest(repeats, n);
   END LOOP;
+  -- "plan" is that of GpuSort in the session's settings
+  IF session_workers = '0' THEN
+    PERFORM set_config('max_parallel_workers_per_gather', other_workers, true);
+    EXECUTE replace(explain, 'ANALYZE, TIMING OFF, ', '') INTO plan;
+  END IF;
+  IF jsonb_path_exists(plan, '$.**."Custom Plan Provider"') AND jsonb_path_exists(plan, '$.**."Workers Planned"') THEN
+    contenders := '{0,1,2}';
+  END IF;
 
   FOR i IN 1 .. 3 * rounds LOOP
-    EXIT WHEN i > rounds AND median(gpusort) / median(core) NOT BETWEEN 1.05 AND 1.3;
-    FOREACH on_off IN ARRAY ARRAY[i % 2 = 0, i % 2 = 1] LOOP
-      PERFORM set_config('gpusort.enabled', on_off::text, true);
+    EXIT WHEN i > rounds AND median(gpusort) / median(core) NOT BETWEEN 1.05 AND 1.3 AND
+      (other IS NULL OR greatest(median(gpusort) / median(other), median(other) / median(gpusort)) NOT BETWEEN 1.05 AND 1.3);
+    FOR place IN 1 .. cardinality(contenders) LOOP
+      who := contenders[1 + (i + place) % cardinality(contenders)];
+      PERFORM set_config('gpusort.enabled', (who > 0)::text, true),
+        set_config('max_parallel_workers_per_gather', CASE who WHEN 2 THEN other_workers ELSE session_workers END, true);
       begun := clock_timestamp();
       FOR j IN 1 .. repeats LOOP
         EXECUTE query;
       END LOOP;
       ms := ms_since(begun) / repeats;
-      IF on_off THEN
-        gpusort := gpusort || ms;
-      ELSE
-        core := core || ms;
-      END IF;
+      CASE who
+        WHEN 0 THEN core := core || ms;
+        WHEN 1 THEN gpusort := gpusort || ms;
+        ELSE other := other || ms;
+      END CASE;
     END LOOP;
   END LOOP;
-  INSERT INTO results (shape, query, core_ms, gpusort_ms, node, core_disk_kb, gpusort_disk_kb)
-    VALUES (shape, query, median(core), median(gpusort), node, core_disk, disk);
+  INSERT INTO results (shape, query, core_ms, gpusort_ms, node, core_disk_kb, gpusort_disk_kb, serial_ms, parallel_ms)
+    VALUES (shape, query, median(core), median(gpusort), node, core_disk, disk,
+            CASE WHEN other IS NOT NULL THEN median(CASE session_workers WHEN '0' THEN gpusort ELSE other END) END,
+            CASE WHEN other IS NOT NULL THEN median(CASE session_workers WHEN '0' THEN other ELSE gpusort END) END);
 END $$;
 
 -- Returns the time of a session's first statement.
@@ -177,7 +204,7 @@ statement() {
 
 show_last() {
   bench -F ' ' -c "SELECT to_char(gpusort_ms / core_ms, '990.99'), to_char(core_ms, '999990.999'),
-    to_char(gpusort_ms, '999990.999'), rpad(node, 7), shape FROM results ORDER BY place DESC LIMIT 1"
+    to_char(gpusort_ms, '999990.999'), coalesce(to_char(parallel_ms / serial_ms, '990.99'), repeat(' ', 7)), rpad(node, 7), shape FROM results ORDER BY place DESC LIMIT 1"
 }
 
 # shape ROWS NAME DATA QUERY [SETTING=VALUE...]
@@ -222,7 +249,7 @@ first() {
 server=$(bench -c "SELECT 'PostgreSQL ' || current_setting('server_version')")
 echo "$server, $(nproc) processors,$(uptime | sed 's/.*load/ load/'), $rounds rounds"
 echo
-echo "   ratio        core     GpuSort node    shape"
+echo "   ratio        core     GpuSort workers node    shape"
 
 # Queries that were found to be slower than in core
 body="i::int u, repeat(md5(i::text), 400) body"
@@ -425,6 +452,49 @@ for rows in 1k 10k 100k 1M; do
   done
 done
 
+# Groups of texts: those of the table's order, of few values and of many; all sorted and hashed shapes
+distinct_p='SELECT DISTINCT p FROM t'
+urls="'https://www.example.com/articles/2024/' || hashint4(i) % 30000"
+for collation in libc '"en-x-icu"' '"C"' nocase; do
+  for memory in 4MB 64MB; do
+    for data in "urls:$urls" "random:substr(md5(rnd(30000)::text), 1, 12)" "random, all distinct:word(20)"; do
+      table="(${data#*:}) COLLATE $collation p"
+      texts="texts: ${data%%:*}, $collation, $memory"
+      shape 200k "$texts, DISTINCT" "$table" "$distinct_p" work_mem=$memory
+      shape 200k "$texts, GROUP BY" "$table" 'SELECT p, count(*) FROM t GROUP BY p' work_mem=$memory
+      shape 200k "$texts, count(DISTINCT)" "$table" 'SELECT count(DISTINCT p) FROM t' work_mem=$memory
+      shape 200k "$texts, DISTINCT in order" "$table" 'SELECT DISTINCT p FROM t ORDER BY p' work_mem=$memory
+      shape 200k "$texts, ORDER BY" "$table" p work_mem=$memory
+      shape 200k "$texts, bpchar, DISTINCT" "(${data#*:})::char(60) COLLATE $collation p" "$distinct_p" work_mem=$memory
+      shape 200k "$texts, bpchar, GROUP BY" "(${data#*:})::char(60) COLLATE $collation p" 'SELECT p, count(*) FROM t GROUP BY p' work_mem=$memory
+    done
+  done
+done
+for memory in 4MB 64MB; do
+  shape 200k "texts: urls, citext, libc, $memory, DISTINCT" "($urls)::citext COLLATE libc p" "$distinct_p" work_mem=$memory
+  shape 200k "texts: urls, citext, libc, $memory, GROUP BY" "($urls)::citext COLLATE libc p" 'SELECT p, count(*) FROM t GROUP BY p' work_mem=$memory
+  shape 200k "texts: urls, name, libc, $memory, DISTINCT" "('n' || hashint4(i) % 30000)::name COLLATE libc p" "$distinct_p" work_mem=$memory
+done
+for collation in libc '"en-x-icu"' '"C"'; do
+  for data in "in the table's order:'k' || lpad(i::text, 10, '0')" "nine of ten NULL:CASE WHEN i % 10 = 0 THEN word(12) END" \
+    "long equal prefixes:repeat('w', i % 300)"; do
+    table="(${data#*:}) COLLATE $collation p, i id"
+    texts="texts: ${data%%:*}, $collation"
+    shape 60k "$texts, ORDER BY" "$table" p
+    shape 60k "$texts, count(DISTINCT)" "$table" 'SELECT count(DISTINCT p) FROM t'
+    shape 60k "$texts, count(DISTINCT) of groups" "$table" 'SELECT id % 100, count(DISTINCT p) FROM t GROUP BY 1'
+    shape 60k "$texts, DISTINCT" "$table" "$distinct_p"
+    shape 60k "$texts, DISTINCT ON" "$table" 'SELECT DISTINCT ON (p) p, id FROM t ORDER BY p, id'
+  done
+done
+for locale in $more_locales; do
+  wanted 200k "texts: urls, $locale, DISTINCT" || continue
+  bench -c "DROP TABLE IF EXISTS t" -c "DROP COLLATION IF EXISTS other" -c "CREATE COLLATION other (provider = libc, locale = '$locale')"
+  made=
+  shape 200k "texts: urls, $locale, DISTINCT" "($urls) COLLATE other p" "$distinct_p" work_mem=4MB
+  shape 200k "texts: random, $locale, GROUP BY" "substr(md5(rnd(30000)::text), 1, 12) COLLATE other p" 'SELECT p, count(*) FROM t GROUP BY p' work_mem=4MB
+done
+
 # Aggregates that sort inside themselves
 for rows in 1k 3k 10k 100k 3M; do
   shape $rows 'aggregate: percentile_cont' "$facts" 'SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY k) FROM t'
@@ -581,17 +651,26 @@ shape 1M 'GROUP BY, sorted, parallel' "$facts" 'SELECT a, count(*) FROM t GROUP 
 shape 1M 'merge join, parallel' "$facts" 'SELECT count(*) FROM t x JOIN t y ON x.k = y.k' enable_hashjoin=off enable_nestloop=off "${parallel[@]}"
 shape 1M 'count(*) with a filter, parallel' "$facts" 'SELECT count(*) FROM (SELECT * FROM t WHERE a < 100 ORDER BY k OFFSET 0) q' "${parallel[@]}"
 shape 1M 'int4, work_mem 4MB, parallel' "$facts" 'k' work_mem=4MB "${parallel[@]}"
+events="rnd(8192)::int device, any_int() k, rnd(100000)::int v"
+two_orders='SELECT device, array_agg(v ORDER BY k), count(DISTINCT v) FROM t GROUP BY device'
+shape 4M 'aggregate: two orders in 8,192 groups' "$events" "$two_orders"
+shape 4M 'aggregate: two orders in 8,192 groups, parallel' "$events" "$two_orders" "${parallel[@]}"
 
 if [ -n "${OUT:-}" ]; then
   bench --csv -P tuples_only=off -c "SELECT shape, round(core_ms::numeric, 4) core_ms, round(gpusort_ms::numeric, 4) gpusort_ms,
-    round((gpusort_ms / core_ms)::numeric, 3) ratio, node, core_disk_kb, gpusort_disk_kb, query FROM results ORDER BY place" >"$OUT"
+    round((gpusort_ms / core_ms)::numeric, 3) ratio, node, core_disk_kb, gpusort_disk_kb, round(serial_ms::numeric, 4) serial_ms,
+    round(parallel_ms::numeric, 4) parallel_ms, query FROM results ORDER BY place" >"$OUT"
 fi
 echo
 echo "over 1.05 times core's time:"
 bench -P tuples_only=off -P format=aligned -c "SELECT round((gpusort_ms / core_ms)::numeric, 2) ratio, round(core_ms::numeric, 3) core_ms,
   round(gpusort_ms::numeric, 3) gpusort_ms, node, shape FROM results WHERE gpusort_ms > 1.05 * core_ms ORDER BY gpusort_ms / core_ms DESC"
+echo "over 1.05 times the time of GpuSort's plan without workers:"
+bench -P tuples_only=off -P format=aligned -c "SELECT round((parallel_ms / serial_ms)::numeric, 2) ratio, round(serial_ms::numeric, 3) serial_ms,
+  round(parallel_ms::numeric, 3) parallel_ms, shape FROM results WHERE parallel_ms > 1.05 * serial_ms ORDER BY parallel_ms / serial_ms DESC"
 echo "over 1.10 times core's temporary files:"
 bench -P tuples_only=off -P format=aligned -c "SELECT round(gpusort_disk_kb::numeric / core_disk_kb, 2) ratio, core_disk_kb core_kb,
   gpusort_disk_kb gpusort_kb, shape FROM results WHERE gpusort_disk_kb > 1.10 * core_disk_kb ORDER BY gpusort_disk_kb::numeric / core_disk_kb DESC"
-bench -c "SELECT format('%s shapes measured, %s over 1.05 times core''s time, %s over 1.10 times core''s temporary files, $failed failed',
-  count(*), count(*) FILTER (WHERE gpusort_ms > 1.05 * core_ms), count(*) FILTER (WHERE gpusort_disk_kb > 1.10 * core_disk_kb)) FROM results"
+bench -c "SELECT format('%s shapes measured, %s over 1.05 times core''s time, %s of %s parallel plans over 1.05 times the time without workers, %s over 1.10 times core''s temporary files, $failed failed',
+  count(*), count(*) FILTER (WHERE gpusort_ms > 1.05 * core_ms), count(*) FILTER (WHERE parallel_ms > 1.05 * serial_ms), count(parallel_ms),
+  count(*) FILTER (WHERE gpusort_disk_kb > 1.10 * core_disk_kb)) FROM results"
