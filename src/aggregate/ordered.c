@@ -32,6 +32,15 @@ clauses_of(const Aggref *aggref)
 	return aggref->aggdistinct != NIL ? aggref->aggdistinct : aggref->aggorder;
 }
 
+Oid
+gpusort_ordered_collation(const Aggref *aggref, const SortGroupClause *clause, const Expr *expr)
+{
+	Oid			collation = exprCollation((const Node *) expr);
+
+	return gpusort_aggregate_kind(aggref) == GPUSORT_AGGREGATE_COUNT ?
+		gpusort_rowkey_equality_collation(clause->eqop, collation) : collation;
+}
+
 /*
  * Finds the columns by which an aggregate sorts, in rows of this many columns and its arguments that are no constants.
  * Constants decide nothing.  *attnos, one for each argument: its column, or 0.
@@ -57,7 +66,8 @@ find_columns(const Aggref *aggref, int first, AttrNumber **attnos, int *n)
 
 		if (!IsA(entry->expr, Const))
 			columns[(*n)++] = gpusort_rowkey_column((*attnos)[entry->resno - 1], clause->sortop,
-													exprCollation((Node *) entry->expr), clause->nulls_first, entry->expr);
+													gpusort_ordered_collation(aggref, clause, entry->expr), clause->nulls_first,
+													entry->expr);
 	}
 	return columns;
 }
@@ -90,6 +100,7 @@ static bool
 same_order(const Aggref *a, const Aggref *b)
 {
 	return a->aggkind == b->aggkind && (a->aggdistinct == NIL) == (b->aggdistinct == NIL) && equal(a->args, b->args) &&
+		(gpusort_aggregate_kind(a) == GPUSORT_AGGREGATE_COUNT) == (gpusort_aggregate_kind(b) == GPUSORT_AGGREGATE_COUNT) &&
 		equal(clauses_of(a), clauses_of(b)) && equal(a->aggfilter, b->aggfilter);
 }
 
@@ -130,7 +141,8 @@ init_order(GpusortOrdered *ordered, GpusortOrder *order, const Aggref *aggref)
 
 	*order = (GpusortOrder) {.aggref = aggref, .distinct = aggref->aggdistinct != NIL};
 	columns = find_columns(aggref, ordered->first, &order->attnos, &n);
-	order->skips_nulls = aggref->aggkind == AGGKIND_ORDERED_SET;
+	order->skips_nulls = aggref->aggkind == AGGKIND_ORDERED_SET ||
+		gpusort_aggregate_kind(aggref) == GPUSORT_AGGREGATE_COUNT;
 	if (aggref->aggfilter != NULL)
 		order->filter = ExecInitQual(list_make1(aggref->aggfilter), ordered->ps);
 	order->values = palloc(list_length(aggref->args) * sizeof(GpusortRowValue));

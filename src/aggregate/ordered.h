@@ -20,6 +20,9 @@ typedef struct GpusortOrdered GpusortOrdered;
  */
 extern const char *gpusort_ordered_refuse(const Aggref *aggref);
 
+/* The collation by which an aggregate sorts an argument.  count(DISTINCT) only needs equal values side by side. */
+extern Oid	gpusort_ordered_collation(const Aggref *aggref, const SortGroupClause *clause, const Expr *expr);
+
 /*
  * Prepares for such Aggrefs, which refer to the child of a plan node, in the current memory context, the query's.  Sets
  * *sorts to the number of their orders.  grouped: they are computed for each of several groups.

@@ -32,6 +32,7 @@
 #include "miscadmin.h"
 #include "parser/parse_coerce.h"
 #include "utils/builtins.h"
+#include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
 #include "utils/typcache.h"
@@ -188,6 +189,15 @@ gpusort_rowkey_slowest(Oid type, Oid collation)
 	if (collation == C_COLLATION_OID || (collation == DEFAULT_COLLATION_OID && default_comparer != COMPARER_LIBC))
 		return GPUSORT_COMPARISON_FAST;
 	return GPUSORT_COMPARISON_LIBC;
+}
+
+Oid
+gpusort_rowkey_equality_collation(Oid equals, Oid collation)
+{
+	RegProcedure function = OidIsValid(collation) ? get_opcode(equals) : InvalidOid;
+	bool		strings = function == F_TEXTEQ || function == F_BPCHAREQ || function == F_NAMEEQ;
+
+	return strings && get_collation_isdeterministic(collation) ? C_COLLATION_OID : collation;
 }
 
 /*

@@ -52,6 +52,12 @@ typedef enum GpusortComparison
  */
 extern GpusortComparison gpusort_rowkey_slowest(Oid type, Oid collation);
 
+/*
+ * Returns the collation under which it costs least to put values side by side that this operator finds equal: "C" for strings
+ * that are equal if their bytes are, as under each deterministic collation, else the values' own.
+ */
+extern Oid	gpusort_rowkey_equality_collation(Oid equals, Oid collation);
+
 /* How a key is made of the columns of an ORDER BY list */
 typedef struct GpusortKeyPlan
 {

@@ -227,6 +227,12 @@ spill_cost(const GpusortCostInput *input)
 	return 2.0 * ceil(input->rows * (input->width + SPILL_BYTES) / BLCKSZ) * (seq_page_cost * 0.75 + random_page_cost * 0.25);
 }
 
+bool
+gpusort_cost_fits(double rows, int width)
+{
+	return rows * row_bytes(width) <= (double) gpusort_guc_memory_limit(1);
+}
+
 double
 gpusort_cost_sort(const GpusortCostInput *input)
 {

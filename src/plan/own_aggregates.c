@@ -30,6 +30,9 @@
 #include "guc.h"
 #include "plan/plan.h"
 
+/* Of columns with a larger part of NULLs, count(DISTINCT) does not sort all rows below */
+#define MOST_NULLS	0.5
+
 /* The parts of an Agg that the node takes */
 typedef struct Parts
 {
@@ -179,12 +182,38 @@ takes_keys(const Agg *agg, const Aggref *aggref)
 		(agg->numCols == 0 || (IsA(outerPlan(agg), Sort) && groups_pay(agg, outerPlan(agg))));
 }
 
+/* Returns the column of a count(DISTINCT) that a sort below an Agg without groups would serve, or NULL. */
+static const Var *
+counted_column(const Agg *agg, const Aggref *in_order)
+{
+	if (agg->numCols > 0 || in_order == NULL || gpusort_plan_sort_below(agg) != NULL ||
+		gpusort_aggregate_kind(in_order) != GPUSORT_AGGREGATE_COUNT)
+		return NULL;
+	return castNode(Var, linitial_node(TargetEntry, in_order->args)->expr);
+}
+
+/* Is this the count(DISTINCT) of texts in the table's order, of which core compares each only once? */
+static bool
+counts_in_order(PlannedStmt *stmt, const Agg *agg)
+{
+	const Aggref *aggref = gpusort_plan_agg_order(agg);
+	const Var  *column = counted_column(agg, aggref);
+	const SortGroupClause *clause;
+
+	if (column == NULL || !OidIsValid(column->varcollid))
+		return false;
+	clause = linitial_node(SortGroupClause, aggref->aggdistinct);
+	return gpusort_ordered_collation(aggref, clause, (const Expr *) column) == column->varcollid &&
+		gpusort_plan_lies_in_order(stmt, outerPlan(agg), column->varattno, clause->sortop, column->varcollid);
+}
+
 /* Does a sort below an Agg serve all its aggregates, and does that pay?  Then sets parts, but for the columns. */
 static bool
 find_order(PlannedStmt *stmt, Agg *agg, Parts *parts)
 {
 	const Aggref *in_order = gpusort_plan_agg_order(agg);
 	const Sort *sort = gpusort_plan_sort_below(agg);
+	const Var  *column;
 	ListCell   *lc;
 
 	if (!enable_sort || in_order == NULL || !ordered_pays(outerPlan(agg), in_order) || IsA(outerPlan(agg), IncrementalSort) ||
@@ -204,6 +233,10 @@ find_order(PlannedStmt *stmt, Agg *agg, Parts *parts)
 	}
 	/* core's Agg takes such rows as fast, if it need not find distinct ones, and those of an index without a sort */
 	if (GPUSORT_AGG_PRESORTED(in_order) && (sort == NULL || parts->ordered == NIL))
+		return false;
+	/* a sort below has all rows, also those with NULLs, which count(DISTINCT) passes over */
+	column = counted_column(agg, in_order);
+	if (column != NULL && gpusort_plan_null_part(stmt, outerPlan(agg), column->varattno) > MOST_NULLS)
 		return false;
 	/* beside others, a sort below has all rows */
 	if (parts->ordered != NIL && parts->others != NIL && agg->numCols == 0 &&
@@ -300,6 +333,8 @@ find_parts(PlannedStmt *stmt, Agg *agg, Parts *parts)
 	if (agg->aggsplit != AGGSPLIT_SIMPLE || agg->groupingSets != NIL || agg->chain != NIL ||
 		(agg->aggstrategy == AGG_SORTED ? agg->numCols == 0 : agg->aggstrategy != AGG_PLAIN))
 		return refuse(parts, agg->groupingSets != NIL ? "it has grouping sets" : "it has a hash table or is a part of a parallel one");
+	if (!gpusort_force && counts_in_order(stmt, agg))
+		return refuse(parts, "core's sort is expected to be faster");
 	if (find_order(stmt, agg, parts))
 		return ((agg->numCols == 0 || find_columns(agg, gpusort_plan_sort_below(agg), false, &parts->columns)) &&
 				add_others(agg, &parts->columns)) || refuse(parts, "the target list uses columns beside those of the groups");

@@ -79,6 +79,10 @@ refuse_sort(PlannedStmt *stmt, Sort *sort, GpusortBound bound, Cost *cost)
 		return NULL;
 	if (bound.rows >= 0 && bound.count == NULL && input.rows > 2 * bound.rows)
 		return "only a part of the rows is fetched, and GpuSort cannot find out how many";
+	/* then core calls strcoll() once for each row, as GpuSort does, which has words to make as well */
+	if (key.comparison == GPUSORT_COMPARISON_LIBC &&
+		gpusort_plan_lies_in_order(stmt, outerPlan(sort), sort->sortColIdx[0], sort->sortOperators[0], sort->collations[0]))
+		return "core's sort is expected to be faster";
 	core = gpusort_cost_core_sort(&input);
 	if (*cost < core)
 		return NULL;

@@ -65,6 +65,9 @@ extern bool gpusort_cost_few_rows(double rows, int width, double ncolumns, Gpuso
 /* Returns the columns of a Sort of a finished plan in a palloc'ed array of numCols. */
 extern GpusortSortColumn *gpusort_cost_columns(Sort *sort);
 
+/* Do this many rows of this width fit in a GpuSort's memory? */
+extern bool gpusort_cost_fits(double rows, int width);
+
 /* The estimated cost of a GpuSort without its input, in the planner's cost units. */
 extern double gpusort_cost_sort(const GpusortCostInput *input);
 
@@ -92,6 +95,12 @@ extern Cost gpusort_plan_aggregate_cost(double rows, int columns, int aggregates
 
 /* Returns the number of distinct values in a column of a plan, by the statistics, or "unknown". */
 extern double gpusort_plan_distinct(PlannedStmt *stmt, Plan *plan, AttrNumber attno, double unknown);
+
+/* Returns the part of a column's values that are NULL, by the statistics; 0: it is not known. */
+extern double gpusort_plan_null_part(PlannedStmt *stmt, Plan *plan, AttrNumber attno);
+
+/* Do a table's rows lie in the order of this operator on a column, by the statistics?  The plan scans the table. */
+extern bool gpusort_plan_lies_in_order(PlannedStmt *stmt, Plan *plan, AttrNumber attno, Oid operator, Oid collation);
 
 /*
  * Returns how many columns a comparison of core's looks at in a Sort of a finished plan,
@@ -183,7 +192,9 @@ extern Sort *gpusort_plan_make_sort(Agg *agg);
 
 /*
  * The estimated cost of the hash table of a HashAggregate, to be compared with that of a GpuSort.  0 if a sort cannot cost less:
- * the table fits in the processor's cache, and there are aggregates, for which all rows would be sorted.
+ * the table fits in the processor's cache, and there are aggregates, for which all rows would be sorted; or it fits in memory,
+ * and the strings that would be sorted do not; or the strings compare by a function of the type, as citext, whose time makes
+ * the units of a sort's cost longer.
  */
 extern Cost gpusort_plan_hash_cost(PlannedStmt *stmt, const Agg *agg);
 

@@ -21,6 +21,7 @@
 #include "utils/lsyscache.h"
 
 #include "aggregate/group_states.h"
+#include "aggregate/node.h"
 #include "aggregate/ordered.h"
 #include "compat.h"
 #include "plan/plan.h"
@@ -113,6 +114,7 @@ static const Aggref *
 common_order(List *aggregates, bool any, bool grouped)
 {
 	const Aggref *first = NULL;
+	const Aggref *shown = NULL; /* one that shows the order */
 	const Aggref *distinct = NULL;
 	ListCell   *lc;
 
@@ -127,6 +129,7 @@ common_order(List *aggregates, bool any, bool grouped)
 			continue;
 		}
 		first = first == NULL ? aggref : first;
+		shown = gpusort_aggregate_kind(aggref) != GPUSORT_AGGREGATE_COUNT ? aggref : shown;
 		if (gpusort_ordered_refuse(aggref) != NULL || !same_order(first, aggref, any) || (!grouped && aggref->aggfilter != NULL))
 			return NULL;
 		if (aggref->aggdistinct == NIL)
@@ -135,7 +138,7 @@ common_order(List *aggregates, bool any, bool grouped)
 		if (!equal(distinct->aggfilter, aggref->aggfilter))
 			return NULL;
 	}
-	return first;
+	return shown != NULL ? shown : first;
 }
 
 const Aggref *
@@ -176,7 +179,7 @@ gpusort_plan_presort_saving(PlannerInfo *root, RelOptInfo *rel)
 	return gpusort_plan_query_order(root, rel->rows, false, &saving) != NULL ? saving : 0;
 }
 
-/* Is this column among the first n ones of a Sort, in whatever direction? */
+/* Is this column, under its own collation, among the first n ones of a Sort, in whatever direction? */
 static bool
 is_sorted_by(const Sort *sort, int n, const Var *column, Oid operator)
 {
@@ -216,7 +219,7 @@ add_order(Sort *sort, int n, const Aggref *aggref)
 			continue;
 		sort->sortColIdx[n] = column->varattno;
 		sort->sortOperators[n] = clause->sortop;
-		sort->collations[n] = column->varcollid;
+		sort->collations[n] = gpusort_ordered_collation(aggref, clause, (const Expr *) column);
 		sort->nullsFirst[n++] = clause->nulls_first;
 	}
 	sort->numCols = n;
@@ -255,6 +258,7 @@ begins_with(const Sort *sort, const Sort *other)
 	return other->numCols <= sort->numCols &&
 		memcmp(sort->sortColIdx, other->sortColIdx, other->numCols * sizeof(AttrNumber)) == 0 &&
 		memcmp(sort->sortOperators, other->sortOperators, other->numCols * sizeof(Oid)) == 0 &&
+		memcmp(sort->collations, other->collations, other->numCols * sizeof(Oid)) == 0 &&
 		memcmp(sort->nullsFirst, other->nullsFirst, other->numCols * sizeof(bool)) == 0;
 }
 

@@ -9,7 +9,8 @@
  * pages, which a HashAggregate does not.
  *
  * The results are the same, because GpuSort is stable: the rows of a group stay in the order of the table, which an
- * array_agg() shows, and a sum of floating-point numbers.
+ * array_agg() shows, and a sum of floating-point numbers.  Nobody wants the groups of a hash table in order, so texts are
+ * sorted by their bytes, which a hash table compares, too, and not by strcoll().
  *
  * The number of groups decides.  The planner multiplies those of several columns, and takes those of an expression's columns
  * for the expression's.  If that is wrong, the groups are few, and a hash table is faster.  So this file takes the number
@@ -28,6 +29,7 @@
 #include "optimizer/optimizer.h"
 #include "parser/parsetree.h"
 #include "rewrite/rewriteManip.h"
+#include "utils/lsyscache.h"
 #include "utils/typcache.h"
 
 #include "aggregate/node.h"
@@ -151,6 +153,9 @@ gpusort_plan_sort_groups(const Agg *agg)
 												GPUSORT_COMPARISON_FAST))
 		return NULL;
 	sorted = gpusort_plan_narrow_input(agg);
+	sorted->grpCollations = palloc(agg->numCols * sizeof(Oid));
+	for (int i = 0; i < agg->numCols; i++)
+		sorted->grpCollations[i] = gpusort_rowkey_equality_collation(agg->grpOperators[i], agg->grpCollations[i]);
 	sort = gpusort_plan_make_sort(sorted);
 	if (sort == NULL)
 		return NULL;
@@ -162,9 +167,21 @@ gpusort_plan_sort_groups(const Agg *agg)
 Cost
 gpusort_plan_hash_cost(PlannedStmt *stmt, const Agg *agg)
 {
-	double		bytes = count_groups(stmt, agg) * (outerPlan(agg)->plan_width + HASH_GROUP_BYTES);
+	const Plan *child = outerPlan(agg);
+	double		groups = count_groups(stmt, agg);
+	double		bytes = groups * (child->plan_width + HASH_GROUP_BYTES);
+	double		sorted = gpusort_aggregate_list(agg) != NIL ? child->plan_rows : 2 * groups;
 	double		operators = HASH_OPERATORS;
+	bool		fits = gpusort_cost_fits(sorted, child->plan_width) || bytes > get_hash_memory_limit();
 
+	for (int i = 0; i < agg->numCols; i++)
+	{
+		Oid			type = exprType((Node *) get_tle_by_resno(child->targetlist, agg->grpColIdx[i])->expr);
+		Oid			collation = gpusort_rowkey_equality_collation(agg->grpOperators[i], agg->grpCollations[i]);
+
+		if (OidIsValid(collation) && (!fits || gpusort_rowkey_slowest(getBaseType(type), collation) == GPUSORT_COMPARISON_CITEXT))
+			return 0;
+	}
 	if (bytes > HASH_CACHE_BYTES)
 		operators = HASH_MISS_OPERATORS + (bytes > get_hash_memory_limit() ? HASH_SPILL_OPERATORS : 0);
 	else if (gpusort_aggregate_list(agg) != NIL)

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * statistics.c
- *		Distinct values of the columns of a finished plan, by the statistics.
+ *		Distinct values, NULLs and order of the columns of a finished plan, by the statistics.
  *
  *-------------------------------------------------------------------------
  */
@@ -13,9 +13,13 @@
 #include "catalog/pg_class.h"
 #include "catalog/pg_statistic.h"
 #include "parser/parsetree.h"
+#include "utils/lsyscache.h"
 #include "utils/syscache.h"
 
 #include "plan/plan.h"
+
+/* The least correlation of values and places in a table for which the rows are taken to lie in order */
+#define LEAST_CORRELATION	0.9999
 
 /*
  * Follows a column of a plan down to a table.  Returns the table's statistics of it,
@@ -82,6 +86,44 @@ gpusort_plan_distinct(PlannedStmt *stmt, Plan *plan, AttrNumber attno, double un
 	if (distinct < 0 && tuples > 0)
 		return -distinct * tuples;
 	return distinct > 0 ? distinct : unknown;
+}
+
+double
+gpusort_plan_null_part(PlannedStmt *stmt, Plan *plan, AttrNumber attno)
+{
+	double		tuples;
+	HeapTuple	statistics = find_statistics(stmt, plan, attno, &tuples);
+	double		part;
+
+	if (!HeapTupleIsValid(statistics))
+		return 0;
+	part = ((Form_pg_statistic) GETSTRUCT(statistics))->stanullfrac;
+	ReleaseSysCache(statistics);
+	return part;
+}
+
+bool
+gpusort_plan_lies_in_order(PlannedStmt *stmt, Plan *plan, AttrNumber attno, Oid operator, Oid collation)
+{
+	HeapTuple	statistics = NULL;
+	AttStatsSlot slot;
+	double		tuples;
+	bool		lies = false;
+
+	if (IsA(plan, SeqScan))
+		statistics = find_statistics(stmt, plan, attno, &tuples);
+	if (!HeapTupleIsValid(statistics))
+		return false;
+	if (((Form_pg_statistic) GETSTRUCT(statistics))->stanullfrac == 0 &&
+		get_attstatsslot(&slot, statistics, STATISTIC_KIND_CORRELATION, InvalidOid, ATTSTATSSLOT_NUMBERS))
+	{
+		lies = slot.stacoll == collation &&
+			(slot.staop == operator ? slot.numbers[0] >= LEAST_CORRELATION :
+			 slot.staop == get_commutator(operator) && slot.numbers[0] <= -LEAST_CORRELATION);
+		free_attstatsslot(&slot);
+	}
+	ReleaseSysCache(statistics);
+	return lies;
 }
 
 /*

@@ -410,6 +410,44 @@ foreach my $query ('SELECT rn, v, k, count(*) OVER (PARTITION BY k ORDER BY v) F
 }
 answer($session, 'DROP INDEX big_k', 'RESET enable_hashagg', 'SET enable_indexscan = off');
 
+# Groups of texts are sorted by their bytes, as nobody wants them in order; in the order of their collation where somebody does
+answer($session, "CREATE TABLE texts AS SELECT (word COLLATE libc) p, word::char(30) COLLATE libc b, word COLLATE \"C\" c, CASE WHEN i % 10 = 0 THEN word END COLLATE libc few_values, ('k' || lpad(i::text, 10, '0')) COLLATE libc lies, ('k' || lpad(i::text, 10, '0')) COLLATE \"C\" lies_c, i id
+  FROM (SELECT i, 'name ' || hashint4(i % 40000) AS word FROM generate_series(1, 60000) i) s", 'VACUUM ANALYZE texts');
+SKIP:
+{
+	skip 'there is no locale en_US.UTF-8', 31 unless $locales;
+	foreach my $column ('p', 'b')
+	{
+		foreach my $query ("SELECT DISTINCT $column FROM texts", "SELECT $column, count(*), min(id) FROM texts GROUP BY $column", "SELECT count(DISTINCT $column) FROM texts", "SELECT id % 7, count(DISTINCT $column), count(*) FROM texts GROUP BY 1")
+		{
+			my ($off, $on) = plans($query, 'on');
+			unlike($on, qr/COLLATE libc/, "groups are not sorted by strcoll(): $query");
+			like($on, qr/$column COLLATE "C"/, "but by bytes: $query") if $query =~ /^SELECT (?:DISTINCT|\w,)/;
+			same_answer($query, $query);
+		}
+		same_answer('both', "SELECT string_agg(DISTINCT $column, ','), count(DISTINCT $column) FROM texts");
+		same_answer('DISTINCT in order', "SELECT row_number() OVER (), $column FROM (SELECT DISTINCT $column FROM texts ORDER BY $column OFFSET 0) q");
+		same_answer('DISTINCT ON in order', "SELECT row_number() OVER (), q.* FROM (SELECT DISTINCT ON ($column) $column, id FROM texts ORDER BY $column, id DESC) q");
+	}
+	like((plans('SELECT DISTINCT p FROM texts ORDER BY p', 'on'))[1], qr/COLLATE libc/, 'DISTINCT in order');
+	like((plans("SELECT string_agg(DISTINCT p, ',') FROM texts", 'on'))[1], qr/COLLATE libc/, 'a list shows the order');
+	# in a table's order, core compares each row once
+	like((plans('SELECT * FROM texts ORDER BY lies', 'off'))[1], qr/\A *Sort\n/, 'rows in order are left to core');
+	like((plans('SELECT * FROM texts ORDER BY lies DESC', 'off'))[1], qr/GpuSort/, 'those in reverse are not');
+	like((plans('SELECT * FROM texts ORDER BY p', 'off'))[1], qr/GpuSort/, 'nor those in any order');
+}
+unlike((plans('SELECT count(DISTINCT lies_c) FROM texts', 'off'))[1], qr/GpuSort/, 'nor count(DISTINCT) of them');
+like((plans('SELECT count(DISTINCT c) FROM texts', 'off'))[1], qr/GpuSort/, 'of those in any order it is');
+# count(DISTINCT) does not sort NULLs: rows are no input of a sort below
+unlike((plans('SELECT count(DISTINCT few_values) FROM texts', 'off'))[1], qr/\(GpuSort\)/, 'nine of ten are NULL');
+same_answer('nine of ten are NULL', 'SELECT count(DISTINCT few_values), count(DISTINCT few_values COLLATE "C") FROM texts');
+# a hash table that fits in memory, where sorted texts do not
+answer($session, "CREATE TABLE urls AS SELECT ('https://www.example.com/articles/2024/' || hashint4(i) % 30000) COLLATE libc p FROM generate_series(1, 200000) i", 'VACUUM ANALYZE urls');
+like((plans('SELECT DISTINCT p FROM urls', 'off'))[1], qr/$sorted/, 'the sorted texts fit in memory');
+answer($session, "SET work_mem = '4MB'");
+like((plans('SELECT DISTINCT p FROM urls', 'off'))[1], qr/\AHashAggregate/, 'only the hash table fits in memory');
+answer($session, "SET work_mem = '1GB'");
+
 # By its force, GpuSort must not take hash tables of several sets of groups.
 foreach my $query (
 	'SELECT k, count(*) FROM big GROUP BY GROUPING SETS ((k), (few))', 'SELECT k FROM big GROUP BY GROUPING SETS ((k), (v))')
