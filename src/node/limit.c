@@ -154,7 +154,7 @@ trim_groups(GpusortGather *gather)
 
 	if (found == NULL)
 	{
-		gather->form->sort(gather, false, &sorted);
+		gather->form->sort(gather, false, true, &sorted);
 		kept = gpusort_groups_select(gather, &sorted);
 	}
 	else

@@ -400,12 +400,13 @@ adopt(GpusortGather *gather, const GpusortArena *arena, const GpusortPublished *
 }
 
 static void
-sort(GpusortGather *gather, bool travels, GpusortSorted *sorted)
+sort(GpusortGather *gather, bool travels, bool trims, GpusortSorted *sorted)
 {
 	GpusortDoubt doubt = gather->rows.doubt = gpusort_rowkey_doubt(gather->rows.key);
 	uint64		rows = gpusort_keyset_rows(gather->set);
 	bool		undecided = doubt.undecided != 0;
-	bool		proposed = doubt.proposed >= 0;
+	/* rows of a group have equal words: whether these propose the groups in the right order does not matter to a trim */
+	bool		proposed = doubt.proposed >= 0 && !(trims && doubt.proposed < gather->spec->groups.columns);
 	uint8	   *ties = NULL;
 	GpusortRowSpan *spans = NULL;
 	int			nspans = 0;

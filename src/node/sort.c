@@ -208,7 +208,7 @@ gpusort_gather_spill(GpusortGather *gather)
 {
 	GpusortSorted sorted;
 
-	gather->form->sort(gather, false, &sorted);
+	gather->form->sort(gather, false, false, &sorted);
 	gpusort_groups_trim_run(gather, &sorted);
 	gather->limit.removed += gpusort_keyset_rows(gather->set) - sorted.count;
 	if (gather->spill == NULL)
@@ -248,7 +248,7 @@ gpusort_gather_end(GpusortGather *gather, GpusortSorted *sorted)
 
 	if (gather->spill == NULL)
 	{
-		gather->form->sort(gather, gather->travels, sorted);
+		gather->form->sort(gather, gather->travels, false, sorted);
 		gpusort_groups_trim_result(gather, sorted);
 		GPUSORT_FAULT_BREAK(RESULT, unconstify(void *, sorted->block),
 							gather->set_spec.rows ? sizeof(uint32) : gather->set_spec.key_bytes, &sorted->count);

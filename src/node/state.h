@@ -218,8 +218,11 @@ typedef struct GpusortForm
 	/* Optional.  In the leader: adopts them. */
 	void		(*adopt) (GpusortGather *gather, const GpusortArena *arena, const GpusortPublished *published);
 
-	/* Sorts the key set as gpusort_sort_words() does, but completely. */
-	void		(*sort) (GpusortGather *gather, bool travels, GpusortSorted *sorted);
+	/*
+	 * Sorts the key set as gpusort_sort_words() does, but completely.  trims: the groups may be in any order, but each in its
+	 * own.
+	 */
+	void		(*sort) (GpusortGather *gather, bool travels, bool trims, GpusortSorted *sorted);
 
 	/* Returns the key of element i of the block. */
 	const void *(*key_at) (GpusortGather *gather, const GpusortSorted *sorted, uint64 i);

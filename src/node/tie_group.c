@@ -10,12 +10,12 @@
  *
  * 1. A group of at most FEW_ROWS rows is sorted by comparing rows, by all columns.
  *
- * 2. Strings that order by their bytes, and the bit strings of arrays, ranges and rows
- *    (key/packed.h), are sorted like keys, 8 bytes behind their common prefix at a
- *    time, most significant ones first: McIlroy, Bostic and McIlroy, "Engineering Radix
- *    Sort", 1993.
+ * 2. If there are few distinct values, only these are compared (distinct.c).
  *
- * 3. If there are few distinct values, only these are compared (distinct.c).
+ * 3. Strings that order by their bytes are sorted like keys, 8 bytes behind their common
+ *    prefix at a time, most significant ones first: McIlroy, Bostic and McIlroy, "Engineering
+ *    Radix Sort", 1993.  So are the bit strings of arrays, ranges and rows (key/packed.h), and
+ *    strings in small letters, of which distinct ones are not looked for.
  *
  * 4. If not, all values are compared.
  *
@@ -303,10 +303,14 @@ take_bytes(GpusortTiedGroup *group, GpusortTiedRow *rows, uint64 n)
 static void
 sort_values(GpusortTiedGroup *group, GpusortTiedRow *rows, uint64 n, uint32 *order)
 {
-	if (gpusort_rowkey_order(group->gather->rows.key, group->column).by_bytes && take_bytes(group, rows, n))
+	GpusortColumnOrder by = gpusort_rowkey_order(group->gather->rows.key, group->column);
+
+	if (by.made && by.by_bytes && take_bytes(group, rows, n))
 		sort_bytes(group, rows, n, 0, 0);
 	else if (n >= MIN_HASH_ROWS && gpusort_ties_sort_distinct(group, rows, n, order))
 		return;
+	else if (!by.made && by.by_bytes && take_bytes(group, rows, n))
+		sort_bytes(group, rows, n, 0, 0);
 	else
 		sort_by_comparing(group, rows, n, compare_values);
 	for (uint64 i = 0; i < n; i++)

@@ -122,7 +122,7 @@ put_core(Tuplesortstate *core, TupleTableSlot *slot)
 }
 
 static void
-sort(GpusortGather *gather, bool travels, GpusortSorted *sorted)
+sort(GpusortGather *gather, bool travels, bool trims, GpusortSorted *sorted)
 {
 	gpusort_sort_words(gather, NULL, NULL, 0, sorted);
 }
