@@ -204,7 +204,8 @@ gpusort_plan_offer_aggregates(PlannerInfo *root, RelOptInfo *input, RelOptInfo *
 	if (IS_OTHER_REL(grouped))
 		return;
 	if (!grouped->consider_parallel || partial == NULL || isinf(partial->total_cost) || partial->pathtarget->exprs == NIL ||
-		root->parse->groupingSets != NIL || root->agginfos == NIL || (!gpusort_force && rows < LEAST_ROWS) ||
+		root->parse->groupingSets != NIL || root->agginfos == NIL ||
+		(!gpusort_force && (rows < LEAST_ROWS || gpusort_cost_exceeds_files(rows, partial->pathtarget->width))) ||
 		(serial = find_serial(grouped)) == NULL)
 		return;
 	foreach(lc, root->agginfos)

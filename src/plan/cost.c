@@ -37,6 +37,7 @@
 #include "optimizer/cost.h"
 #include "optimizer/optimizer.h"
 #include "parser/parsetree.h"
+#include "utils/guc.h"
 #include "utils/lsyscache.h"
 
 #include "aggregate/group_numbers.h"
@@ -66,6 +67,9 @@
 
 /* Bytes of a row in a temporary file, beside its columns */
 #define SPILL_BYTES		16.0
+
+/* Where temporary files are limited: how many times as many rows may come as expected */
+#define SURPLUS_ROWS	10.0
 
 /* Rows that are gathered before the first trim, at least: LEAST_ROWS in node/limit.c */
 #define FIRST_CUT_ROWS		4096.0
@@ -231,6 +235,13 @@ bool
 gpusort_cost_fits(double rows, int width)
 {
 	return rows * row_bytes(width) <= (double) gpusort_guc_memory_limit(1);
+}
+
+bool
+gpusort_cost_exceeds_files(double rows, int width)
+{
+	return temp_file_limit >= 0 && !gpusort_cost_fits(SURPLUS_ROWS * rows, width) &&
+		SURPLUS_ROWS * rows * (width + SPILL_BYTES) > temp_file_limit * 1024.0;
 }
 
 double

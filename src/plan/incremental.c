@@ -39,6 +39,8 @@ gpusort_is_cheaper(IncrementalSort *incremental)
 		return false;
 	if (gpusort_force)
 		return true;
+	if (gpusort_cost_exceeds_files(input.rows, input.width))
+		return false;
 	cost = gpusort_cost_sort(&input);
 	return cost + child->total_cost < sort->plan.total_cost && cost < gpusort_cost_core_sort(&input);
 }

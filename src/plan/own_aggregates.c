@@ -352,6 +352,10 @@ find_parts(PlannedStmt *stmt, Agg *agg, Parts *parts)
 	}
 	if (!add_others(agg, &parts->columns) || parts->columns.n > agg->numCols)
 		return refuse(parts, "the target list uses columns beside those of the groups");
+	/* core's Sort has the rows in files once, and its aggregates those of one group */
+	if (!gpusort_force && agg->aggstrategy == AGG_SORTED &&
+		gpusort_cost_exceeds_files(child->plan_rows * (list_length(parts->own) + list_length(parts->ordered)), child->plan_width))
+		return refuse(parts, "temporary files might exceed temp_file_limit");
 	/* a group's results are a tuple */
 	if (agg->numCols + list_length(parts->own) + list_length(parts->ordered) + list_length(parts->others) >
 		MaxTupleAttributeNumber)

@@ -94,7 +94,8 @@ price_sort(PlannerInfo *root, RelOptInfo *rel, Path *child, List *pathkeys, cons
 	cost = gpusort_cost_sort(&input);
 	saved = path->path.total_cost - child->total_cost - cost;
 	/* of infinite costs there is no difference */
-	if (!(saved > 0) || isinf(saved) || cost >= gpusort_cost_core_sort(&input))
+	if (!(saved > 0) || isinf(saved) || cost >= gpusort_cost_core_sort(&input) ||
+		gpusort_cost_exceeds_files(input.rows, input.width))
 		return NULL;
 	path->path.startup_cost -= saved;
 	path->path.total_cost -= saved;
@@ -123,7 +124,7 @@ gpusort_plan_parallel_sort(PlannerInfo *root, RelOptInfo *rel, Path *partial, do
 	Path	   *gather;
 	Path	   *path;
 
-	if (!gpusort_plan_feed_pays(rows))
+	if (!gpusort_plan_feed_pays(rows) || gpusort_cost_exceeds_files(rows, partial->pathtarget->width))
 		return NULL;
 	input = gpusort_cost_input(rows, partial->pathtarget->width, partial, key);
 	cost = gpusort_cost_shared(&input, processes);

@@ -65,6 +65,12 @@ extern bool gpusort_cost_few_rows(double rows, int width, double ncolumns, Gpuso
 /* Returns the columns of a Sort of a finished plan in a palloc'ed array of numCols. */
 extern GpusortSortColumn *gpusort_cost_columns(Sort *sort);
 
+/*
+ * Might the temporary files of a sort exceed temp_file_limit, if ten times as many rows come as expected?  Then it takes the
+ * place of nothing but another sort of these rows, of which core's choice of a plan has files as large.
+ */
+extern bool gpusort_cost_exceeds_files(double rows, int width);
+
 /* Do this many rows of this width fit in a GpuSort's memory? */
 extern bool gpusort_cost_fits(double rows, int width);
 

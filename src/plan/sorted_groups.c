@@ -143,7 +143,8 @@ gpusort_plan_sort_groups(const Agg *agg)
 	Sort	   *sort;
 
 	if (!enable_sort || agg->aggstrategy != AGG_HASHED || agg->numCols == 0 || agg->groupingSets != NIL || agg->chain != NIL ||
-		(agg->aggsplit != AGGSPLIT_SIMPLE && agg->aggsplit != AGGSPLIT_INITIAL_SERIAL))
+		(agg->aggsplit != AGGSPLIT_SIMPLE && agg->aggsplit != AGGSPLIT_INITIAL_SERIAL) ||
+		(!gpusort_force && gpusort_cost_exceeds_files(outerPlan(agg)->plan_rows, outerPlan(agg)->plan_width)))
 		return NULL;
 	/* a hash table's arguments come in the order of the table, and its groups in one of its own */
 	if (gpusort_calls_volatile(agg->plan.targetlist) || gpusort_calls_volatile(agg->plan.qual))

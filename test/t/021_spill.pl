@@ -131,8 +131,8 @@ COMMIT;
 SQL
 }
 
-# ORDER BY of these columns: the temporary files are at most 10 % larger than those of
-# core's sort of rows.  From PostgreSQL 16 on, core sorts a single column of a type that
+# ORDER BY of these columns: the temporary files are no larger than those of core's sort of
+# rows; 2 % if rows are wide.  From PostgreSQL 16 on, core sorts a single column of a type that
 # is passed by reference as values, and the file lacks the 6 bytes of each row's header.
 my $queries = new_node('sizes', order_by => 1);
 $queries->start;
@@ -151,7 +151,7 @@ ALTER TABLE toasted ALTER body SET STORAGE EXTERNAL;
 INSERT INTO toasted SELECT hashint4(i), decode(repeat(md5(i::text), 100), 'hex') FROM generate_series(1, 20000) AS i;
 VACUUM ANALYZE;
 SQL
-foreach my $memory ('64kB', '128kB')
+foreach my $memory ('64kB', '128kB', '256kB', '512kB')
 {
 	foreach my $columns ('u, v', 'k, wide, word, at, few, flag', 'flag, few', 'k, few', 'id, k', 'wide', 'k', 'few, at', 'few, icu', 'icu',
 		'number', 'word', 'short', 'short, flag', 'url', 'sparse, k', 'flag, sparse', 'k, body', 'body, k')
@@ -160,13 +160,16 @@ foreach my $memory ('64kB', '128kB')
 		my $explain = "SET work_mem = '$memory'; EXPLAIN (ANALYZE, TIMING off, FORMAT JSON) SELECT $columns FROM $from ORDER BY $columns";
 		my ($core) = $queries->safe_psql('postgres', "SET gpusort.enabled = off; $explain") =~ /"Sort Space Used": (\d+),\s+"Sort Space Type": "Disk"/;
 		my ($ours) = $queries->safe_psql('postgres', $explain) =~ /"Disk": (\d+)/;
+		# more rows fit in GpuSort's memory, if it has more than a little
+		next if !defined $ours && $memory =~ /256|512/;
 		if (!defined $core || !defined $ours)
 		{
 			fail("$columns, $memory: both sorts spill");
 			next;
 		}
 		$core += 60000 * 6 / 1024 if $sorts_values && $by_reference{$columns};
-		cmp_ok($ours, '<=', 1.1 * $core, "$columns, $memory: temporary files");
+		# the last extent of each small run of wide rows has a part without rows
+		cmp_ok($ours, '<=', $columns =~ /body/ ? 1.02 * $core : $core, "$columns, $memory: temporary files");
 	}
 }
 
@@ -243,6 +246,15 @@ SKIP:
 my $limited = "SET work_mem = '256kB'; SET temp_file_limit = '2600kB'; " . in_order('SELECT u AS k, v FROM shapes ORDER BY u, v');
 is($queries->safe_psql('postgres', "SET gpusort.enabled = off; $limited"), '60000|t', 'core sorts within temp_file_limit');
 is($queries->safe_psql('postgres', $limited), '60000|t', 'so does GpuSort');
+
+# and one that lets a scan of an index pass, which needs no sort; also if nine times as many rows come as expected
+$queries->safe_psql('postgres', 'CREATE TABLE indexed AS SELECT hashint4(i) AS t, i AS k FROM generate_series(1, 300000) i; CREATE INDEX ON indexed (t, k); VACUUM ANALYZE indexed');
+foreach my $query ('SELECT count(*) FROM (SELECT * FROM indexed ORDER BY t OFFSET 0) x', 'SELECT count(*) FROM (SELECT t, k, row_number() OVER (PARTITION BY t) FROM indexed OFFSET 0) x',
+	'SELECT count(*) FROM (SELECT DISTINCT ON (t) * FROM indexed ORDER BY t, k OFFSET 0) x', 'SELECT count(*) FROM (SELECT * FROM indexed ORDER BY t, k DESC OFFSET 0) x', 'SELECT count(*) FROM (SELECT * FROM indexed WHERE k % 2 >= 0 AND k % 3 >= 0 ORDER BY t OFFSET 0) x')
+{
+	my @answers = map { $queries->safe_psql('postgres', "SET gpusort.force = off; SET work_mem = '64kB'; SET temp_file_limit = '2MB'; SET gpusort.enabled = $_; $query") } 'off', 'on';
+	is($answers[1], $answers[0], "core's choice of a plan stands: $query");
+}
 
 # Damaged files: all rows after the first few are lost, or have any length.
 my $file = $queries->data_dir . '/base/pgsql_tmp/pgsql_tmp*.0';

@@ -446,7 +446,14 @@ answer($session, "CREATE TABLE urls AS SELECT ('https://www.example.com/articles
 like((plans('SELECT DISTINCT p FROM urls', 'off'))[1], qr/$sorted/, 'the sorted texts fit in memory');
 answer($session, "SET work_mem = '4MB'");
 like((plans('SELECT DISTINCT p FROM urls', 'off'))[1], qr/\AHashAggregate/, 'only the hash table fits in memory');
-answer($session, "SET work_mem = '1GB'");
+# temporary files that exceed a limit, or might: core's choice stands
+answer($session, "SET temp_file_limit = '2MB'");
+foreach my $query ('SELECT k, count(*), sum(v) FROM big GROUP BY k', 'SELECT DISTINCT k FROM big')
+{
+	my ($off, $on) = plans($query, 'off');
+	ok($on eq $off && $on =~ /HashAggregate/, "temporary files are limited: $query") or diag("$off\n$on");
+}
+answer($session, 'RESET temp_file_limit', "SET work_mem = '1GB'");
 
 # By its force, GpuSort must not take hash tables of several sets of groups.
 foreach my $query (
