@@ -92,9 +92,14 @@ compare() {
 
 install_packages
 use_server
+# The CUDA code takes minutes to build, for nothing where there is no GPU.
+build=()
+if [ -z "${WITH_CUDA:-}" ] && [ ! -f "$tree/gpusort_cuda.so" ] && ! nvidia-smi -L >/dev/null 2>&1; then
+  build=(WITH_CUDA=no)
+fi
 say "building"
 use_private_server "$work/server"
-build_and_install "$tree"
+build_and_install "$tree" "${build[@]}"
 start_cluster "shared_buffers = $((512 + rows / 6250))MB" "work_mem = 2GB" "maintenance_work_mem = 1GB"
 psql -qX -c 'CREATE DATABASE demo'
 query -c 'CREATE EXTENSION gpusort'
