@@ -6,8 +6,8 @@
 # Fractions are constants, parameters, subqueries, columns of an outer row, and arrays.  The aggregates stand in
 # subqueries, CTEs, cursors, prepared statements and where they are rescanned, over tables, partitions, joins, functions
 # and other aggregates, in parallel plans, and with memory limits that make values spill.  Beside some stands an aggregate
-# that core computes.  Answers are compared as in 020_random.pl, by the types' own operators, because core may return
-# either of -0 and 0.  Then plans, temporary files, errors and permissions.
+# that core computes.  Some arguments are volatile, or have more digits than the type of their column.  Answers are
+# compared as in 020_random.pl, by the types' own operators, because core may return either of -0 and 0.  Then plans, temporary files, errors and permissions.
 #
 #   SEED=n    repeats the cases of an earlier run; printed when a case fails
 #   CASES=n   500 by default
@@ -39,7 +39,8 @@ my @expressions = ('i2 % 100', 'i4 / 3', '-f8', 'abs(f4)', 'i4::int8', 'i2::floa
 # Others, alone or beside these: most are computed by rows in order, some by core only
 my @others = ('sum(i2)', 'count(*)', 'max(f8)', 'count(i4)', 'count(DISTINCT x)', 'count(DISTINCT n)', 'count(DISTINCT (i4, i8))', 'mode() WITHIN GROUP (ORDER BY n)',
 	'percentile_cont(0.3) WITHIN GROUP (ORDER BY iv)', 'percentile_disc(0.3) WITHIN GROUP (ORDER BY x COLLATE "C" DESC)', 'percentile_disc(0.3) WITHIN GROUP (ORDER BY i4 USING #<)',
-	'mode() WITHIN GROUP (ORDER BY s USING #>)', 'percentile_disc(0.5) WITHIN GROUP (ORDER BY (SELECT i4))', 'rank(5) WITHIN GROUP (ORDER BY i4)', 'gpu_sort_agg(f8) FILTER (WHERE id > 5)');
+	'mode() WITHIN GROUP (ORDER BY s USING #>)', 'percentile_disc(0.5) WITHIN GROUP (ORDER BY (SELECT i4))', 'rank(5) WITHIN GROUP (ORDER BY i4)', 'gpu_sort_agg(f8) FILTER (WHERE id > 5)',
+	'own_most(s)', 'own_max(i4)', 'own_max(x)', 'array_changed(own_array(i4))', 'sum(DISTINCT i2 / 7.0::float4 ORDER BY i2 / 7.0::float4 DESC)', 'mode() WITHIN GROUP (ORDER BY i4 USING @<)');
 
 # SQL that makes table t: of three partitions, or one in which rows may be deleted
 sub make_table
@@ -83,21 +84,34 @@ sub make_aggregate
 		map { ("$_($one) WITHIN GROUP (ORDER BY $by)", "$_($several) WITHIN GROUP (ORDER BY $by)") } 'percentile_disc', $cont, $cont) . (chance(20) ? " FILTER (WHERE $filter)" : '');
 }
 
+# Returns a query whose arguments have to be evaluated as often as in core, and in the same order, and its columns.
+sub make_volatile
+{
+	my @list = map { pick(map({ "$_(DISTINCT tick() % 50)" } 'count', 'sum'), 'percentile_cont(0.5) WITHIN GROUP (ORDER BY tick())', 'percentile_disc(0.3) WITHIN GROUP (ORDER BY tick() DESC)',
+			'mode() WITHIN GROUP (ORDER BY tick() % 4)', 'count(DISTINCT i4) FILTER (WHERE tick() % 3 > 0)', 'count(DISTINCT i4 # tick() % 7)', 'count(DISTINCT i4)', 'sum(tick())', 'count(tick() > 5)') } 0 .. 1 + below(3);
+	return ('SELECT q.*, current_setting(\'test.ticks\') AS ticks FROM (SELECT ' . join(', ', map { "$list[$_] AS a$_" } 0 .. $#list) . ' FROM t WHERE id <= 2000 OFFSET 0) q', 'ticks', map { "a$_" } 0 .. $#list);
+}
+
 # Returns a query and its columns
 sub make_query
 {
 	my ($way) = @_;
+	return make_volatile() if $way eq 'volatile';
 	my @again;
 	my @list = map { make_aggregate($way, \@again) } 1 .. pick(1, 1, 2, 3, 4, 5, chance(20) ? 12 : 2);
 	@list = map { !chance(15) ? $_ : pick("($_) IS NULL", "CASE WHEN count(DISTINCT i4) > 10 THEN $_ END", "ARRAY[$_]", "coalesce($_, $_)", 'sum(count(DISTINCT i8)) OVER (ORDER BY count(DISTINCT i2))',
 			'count(DISTINCT i8) * 2 + coalesce(mode() WITHIN GROUP (ORDER BY i2), -1)', '(SELECT max(g) FROM generate_series(1, 20) g WHERE g <= count(DISTINCT i2))') } @list;
 	splice @list, below(@list + 1), 0, pick(@others) if chance(15);
+	my $beyond = $way ne 'union' && chance(8);
+	@list = (map({ s/\bm\b/w/gr } @list), pick('count(DISTINCT w)', 'mode() WITHIN GROUP (ORDER BY w DESC)', 'percentile_disc(0.4) WITHIN GROUP (ORDER BY w)', 'sum(DISTINCT w)')) if $beyond;
 	my @columns = map { "a$_" } 0 .. $#list;
 	my $list = join ', ', map { "$list[$_] AS a$_" } 0 .. $#list;
 	my $from = 'FROM ' . pick(('t') x 8, '(SELECT * FROM t WHERE id % 3 = 0 UNION ALL SELECT * FROM t WHERE id % 3 > 0) t', '(SELECT * FROM t ORDER BY i4, id) t',
 		'(SELECT * FROM t ORDER BY id LIMIT 500) t', '(SELECT t.* FROM t JOIN generate_series(0, 4) j ON j = id % 7) t', '(SELECT t.* FROM t LEFT JOIN (SELECT id FROM t WHERE id <= 20) u ON t.id = u.id + 1) t',
 		'unnest(ARRAY(SELECT t FROM t WHERE id <= 3000)) t', 't TABLESAMPLE BERNOULLI (30) REPEATABLE (7)',
 		'(SELECT id % 50 AS id, max(x) AS x, max(n) AS n, max(iv) AS iv, max(m) AS m, ' . join(', ', map { pick("max($_)", "mode() WITHIN GROUP (ORDER BY $_)") . " AS $_" } @names) . ' FROM t GROUP BY id % 50) t');
+	# an array of rows does not keep to the typmod of its columns
+	$from = 'FROM (SELECT t.*, w FROM t, LATERAL unnest(ARRAY[ROW(m / 7)]) u(w numeric(9,2)) OFFSET 0) t' if $beyond;
 	$from .= ' WHERE ' . pick(('true') x 4, 'id % 5 <> 0', 'id = 3', 'false', 'i4 IS NULL');
 	$from .= pick('', ' AND id % 7 <> o.x', ' AND (id < o.x * 1000 OR id % 2 = 0)') if $way eq 'lateral';
 	$from .= ' AND id % 7 <> $2' if $way eq 'prepared';
@@ -117,7 +131,7 @@ sub make_query
 
 sub make_case
 {
-	my $way = pick(('plain') x 5, ('prepared') x 3, ('lateral') x 3, 'group', 'union', 'union', 'cte', 'subselect', 'cursor', 'error');
+	my $way = pick(('plain') x 5, ('prepared') x 3, ('lateral') x 3, 'group', 'union', 'union', 'cte', 'subselect', 'cursor', 'error', 'volatile');
 	my ($sql, @columns) = make_query($way);
 	my %case = (how => 'table', steps => [], kind => $way);
 	if ($way eq 'prepared')
@@ -136,7 +150,7 @@ sub make_case
 		my $bad = pick('count(DISTINCT 1 / (i2 - i2))', 'mode() WITHIN GROUP (ORDER BY (i4 % 1500)::small)', map { make_aggregate('plain', [], $wrong, "ARRAY[0.5, NULL, $wrong]") } 1 .. 6);
 		($sql, @columns) = ("SELECT attempt(\$e\$SELECT $bad, mode() WITHIN GROUP (ORDER BY i4) FROM " . pick('t', 't WHERE false', 't WHERE f8 IS NULL') . '$e$) AS e', 'e');
 	}
-	my @both = ((map { $_ => pick('off', 'on', 'on') } 'enable_material', 'enable_hashjoin', 'enable_seqscan', 'parallel_leader_participation'), 'work_mem', pick('64kB', '256kB', '4MB', '64MB'),
+	my @both = ('test.ticks', 0, (map { $_ => pick('off', 'on', 'on') } 'enable_material', 'enable_hashjoin', 'enable_seqscan', 'parallel_leader_participation'), 'work_mem', pick('64kB', '256kB', '4MB', '64MB'),
 		'plan_cache_mode', pick('force_generic_plan', 'force_custom_plan'), 'max_parallel_workers_per_gather', pick(0, 0, 1, 2),
 		map { $_ => 0 } 'parallel_setup_cost', 'parallel_tuple_cost', 'min_parallel_table_scan_size');
 	return { %case, sql => $sql, names => \@columns, both => \@both, with => [ 'gpusort.memory_limit', pick('64kB', '64kB', '200kB', '1MB', '-1'), 'gpusort.force', pick('on', 'off') ] };
