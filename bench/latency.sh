@@ -81,7 +81,7 @@ fi
 bench -v rows="$rows" <<'SQL'
 CREATE EXTENSION dblink;
 CREATE TABLE t AS SELECT hashint8(i) AS k, hashint8(i + 1) % 1000 AS few, i AS id FROM generate_series(1, :rows::int8) i;
-CREATE TABLE a AS SELECT array_agg(k) AS ks FROM (SELECT k FROM t LIMIT 100000000) s;
+CREATE TABLE a AS SELECT array_agg(k) AS ks FROM (SELECT k FROM t LIMIT 60000000) s;
 CREATE TABLE latencies (shape text, engine text, kind text, ms float8);
 VACUUM ANALYZE t, a;
 
