@@ -506,7 +506,6 @@ foreach my $case (
 	[ 'SELECT id + 1, max(pad) FILTER (WHERE few > 3) FROM big GROUP BY id HAVING sum(n) > 0', 'id, few, n, pad' ],
 	[ 'SELECT k, count(big) FROM big GROUP BY k', undef ],
 	[ 'SELECT k, max(ctid) FROM big GROUP BY k', 'k, ctid' ],
-	[ 'SELECT v, few, (SELECT count(*) FROM pg_namespace WHERE oid = max(big.id)::oid) FROM big GROUP BY v, few', 'id, few, v' ],
 	[ 'SELECT few, v FROM big GROUP BY few, v HAVING v > 2 AND few > (SELECT 3)', 'few, v' ])
 {
 	my ($query, $columns) = @$case;
