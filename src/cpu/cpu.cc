@@ -21,7 +21,6 @@ struct LargeBins
 	/* With fewer than so many bins for each thread, some threads would wait for others at the end. */
 	static constexpr size_t THREAD_BINS = 4;
 
-
 	struct
 	{
 		size_t		begin;
@@ -96,8 +95,9 @@ sort_large_bin(Key *out, size_t begin, size_t n, LargeBins *bins, Crew *crew)
 	}
 	keys.find_range(crew);
 	if (keys.min < keys.max && !crew->stopped(0))
-	{
 		copy_keys(keys, copy, false, crew);
+	if (keys.min < keys.max && !crew->stopped(0))
+	{
 		span.words = copy;
 		keys.with_bits(0, [&](auto distance_of) {
 			Partition	partition(keys, crew, distance_of);

@@ -279,6 +279,7 @@ partition_range(Elem *elems, size_t n, Elem min, int shift, size_t (&start)[BINS
 	done = each_part(n, crew, thread, [&](size_t begin, size_t end) {
 		for (size_t i = begin; i < end; i++)
 			start[((elems[i] - min) >> shift) + 1]++;
+	}) && each_part(n, crew, thread, [&](size_t begin, size_t end) {
 		memcpy(scratch + begin, elems + begin, (end - begin) * sizeof(Elem));
 	});
 	for (size_t bin = 0; bin < BINS; bin++)
