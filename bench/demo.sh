@@ -167,7 +167,7 @@ compare 'SELECT * ORDER BY k LIMIT 1000' 'SELECT * FROM t ORDER BY k LIMIT 1000'
 compare 'median of k and count(DISTINCT id) by a' 'SELECT a, percentile_cont(0.5) WITHIN GROUP (ORDER BY k), count(DISTINCT id) FROM t GROUP BY a'
 compare 'CREATE INDEX ON t (k)' 'CREATE INDEX made ON t (k)'
 if query -c 'CREATE EXTENSION intarray' 2>/dev/null; then
-  compare "gpu_sort(array), for core intarray's sort()" 'SELECT gpu_sort(a) FROM arrays' 'SELECT sort(a) FROM arrays'
+  compare "gpu_sort(array); core: intarray's sort()" 'SELECT gpu_sort(a) FROM arrays' 'SELECT sort(a) FROM arrays'
 fi
 echo
 query -c "LOAD 'gpusort'" -c 'EXPLAIN (ANALYZE, COSTS OFF) SELECT * FROM t ORDER BY k'
