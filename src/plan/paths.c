@@ -5,7 +5,7 @@
  *
  * Where the cost of a sort decides which plan is chosen, the planner should know GpuSort's cost.
  *
- * For the final ORDER BY, the create_upper_paths_hook offers SortPaths over the cheapest input paths once more, at
+ * For the final ORDER BY, the create_upper_paths_hook offers the Sorts of the cheapest input paths once more, at
  * GpuSort's cost.  The set_rel_pathlist_hook offers a SortPath in two cases, mostly for groups, windows or DISTINCT:
  *
  * - Beside an index scan in the order that the query needs.  It often takes several times as long as a sort if the table's rows
@@ -138,14 +138,35 @@ gpusort_plan_parallel_sort(PlannerInfo *root, RelOptInfo *rel, Path *partial, do
 	return path;
 }
 
+/*
+ * Returns the input relation's cheapest path if a Sort of it is in ordered_rel, else NULL.  Core adds a sorted path to ordered_rel
+ * as it is, and add_path() may have freed it for another one, so a path of input_rel may be read only if it is known to be the
+ * input of a path of ordered_rel.  Where an index scan or a merge join has replaced the Sort, GpuSort's is not offered here.
+ */
+static Path *
+sorted_input(const RelOptInfo *input_rel, const RelOptInfo *ordered_rel)
+{
+	ListCell   *lc;
+
+	foreach(lc, ordered_rel->pathlist)
+	{
+		Path	   *path = lfirst(lc);
+
+		if (IsA(path, ProjectionPath))
+			path = ((ProjectionPath *) path)->subpath;
+		if ((IsA(path, SortPath) || IsA(path, IncrementalSortPath)) &&
+			((SortPath *) path)->subpath == input_rel->cheapest_total_path)
+			return input_rel->cheapest_total_path;
+	}
+	return NULL;
+}
+
 void
 gpusort_plan_offer_paths(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *ordered_rel)
 {
-	Path	   *input = input_rel->cheapest_total_path;
-	Path	   *path;
-	double		rows;
-	int			width;
-	bool		sorted;
+	Path	   *input = sorted_input(input_rel, ordered_rel);
+	Path	   *path = linitial(ordered_rel->pathlist);
+	double		rows = path->rows;
 	GpusortKeyPlan key;
 
 	/* root->limit_tuples is unset above grouping and set operations */
@@ -158,23 +179,12 @@ gpusort_plan_offer_paths(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *o
 	/* a sort may have its rows in another order than an index scan, by which conditions are checked */
 	if (contain_volatile_functions((Node *) root->parse->jointree))
 		return;
-
-	/*
-	 * If the cheapest path is sorted, core has added it to ordered_rel as it is, and add_path()
-	 * may have freed it for another one.  Its memory still says that it is sorted, or
-	 * is in use by something that is no path of input_rel, or by a partial one.  The next allocation may
-	 * use it, so a sorted path is not read behind this.
-	 */
-	if (input->parent != input_rel || input->parallel_workers > 0)
-		return;
-	sorted = pathkeys_contained_in(root->sort_pathkeys, input->pathkeys);
-	rows = input->rows;
-	width = input->pathtarget->width;
-	if (gpusort_cost_few_rows(rows, width, list_length(root->sort_pathkeys), slowest_comparison(root->sort_pathkeys)))
+	if (gpusort_cost_few_rows(rows, path->pathtarget->width, list_length(root->sort_pathkeys),
+							  slowest_comparison(root->sort_pathkeys)))
 		return;
 	if (!gpusort_plan_key(root->sort_pathkeys, &key))
 		return;
-	if (!sorted && (path = price_sort(root, ordered_rel, input, root->sort_pathkeys, &key, bound)) != NULL)
+	if (input != NULL && (path = price_sort(root, ordered_rel, input, root->sort_pathkeys, &key, bound)) != NULL)
 		offer(root, ordered_rel, path);
 
 	if (!ordered_rel->consider_parallel || input_rel->partial_pathlist == NIL)
