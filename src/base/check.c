@@ -274,7 +274,7 @@ void
 gpusort_check_fail_rows(const GpusortCheckSubject *subject, const GpusortChecksum *in, const GpusortChecksum *out)
 {
 	gpusort_check_fail(subject,
-					   psprintf(UINT64_FORMAT " rows with checksum %016" INT64_MODIFIER "X came in, and "
-								UINT64_FORMAT " rows with checksum %016" INT64_MODIFIER "X would be returned.",
-								in->rows, in->sum, out->rows, out->sum));
+					   psprintf(UINT64_FORMAT " rows with checksum %016llX came in, and "
+								UINT64_FORMAT " rows with checksum %016llX would be returned.",
+								in->rows, (unsigned long long) in->sum, out->rows, (unsigned long long) out->sum));
 }
