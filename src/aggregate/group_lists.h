@@ -10,7 +10,7 @@
 
 #include "nodes/pg_list.h"
 
-#include "functions/check.h"
+#include "functions/check_keys.h"
 #include "functions/group.h"
 
 /* A group with more keys is left to the key set, which may sort with threads, and selects. */

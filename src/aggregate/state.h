@@ -16,7 +16,7 @@
 #include "aggregate/percentile.h"
 #include "aggregate/row_value.h"
 #include "aggregate/values.h"
-#include "functions/check.h"
+#include "functions/check_keys.h"
 
 /* The keys that one or several aggregates need: the values of an expression in rows that pass a filter */
 typedef struct GpusortValues

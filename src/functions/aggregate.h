@@ -11,7 +11,7 @@
 #include "fmgr.h"
 #include "utils/array.h"
 
-#include "functions/check.h"
+#include "functions/check_keys.h"
 #include "functions/group.h"
 
 /* The functions of the aggregates, by which they are told whatever their names */

@@ -13,7 +13,7 @@
 #include "miscadmin.h"
 
 #include "base/memory.h"
-#include "functions/check.h"
+#include "functions/check_keys.h"
 #include "functions/group.h"
 #include "store/spill.h"
 

@@ -14,7 +14,7 @@
 #include "utils/array.h"
 
 #include "key/keytype.h"
-#include "functions/check.h"
+#include "functions/check_keys.h"
 #include "run/run.h"
 
 /*

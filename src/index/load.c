@@ -20,7 +20,7 @@
 #include "pgstat.h"
 
 #include "cpu/share.h"
-#include "index/check.h"
+#include "index/check_build.h"
 #include "index/fill.h"
 #include "index/tree.h"
 #include "run/cpu_options.h"

@@ -10,7 +10,7 @@
 
 #include "utils/rel.h"
 
-#include "index/check.h"
+#include "index/check_build.h"
 #include "index/leaf.h"
 
 typedef struct GpusortTree GpusortTree;

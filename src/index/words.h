@@ -18,7 +18,7 @@
 #ifndef GPUSORT_INDEX_WORDS_H
 #define GPUSORT_INDEX_WORDS_H
 
-#include "index/check.h"
+#include "index/check_build.h"
 
 /* How a value becomes a word, and back */
 typedef struct GpusortIndexWords

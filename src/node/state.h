@@ -13,7 +13,7 @@
 #include "utils/tuplesort.h"
 
 #include "base/activity.h"
-#include "node/check.h"
+#include "node/check_rows.h"
 #include "node/spec.h"
 #include "run/run.h"
 #include "scan/page.h"

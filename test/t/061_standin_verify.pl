@@ -1,4 +1,4 @@
-# gpusort.verify (src/base/check.c, src/node/check.c, src/functions/check.c): results that are right pass
+# gpusort.verify (src/base/check.c, src/node/check_rows.c, src/functions/check_keys.c): results that are right pass
 # the check, whatever way they take, and results that a fault has broken are an error before anything
 # wrong is handed on.  gpusort.fault breaks an order, a bit of a row or a value, and a number of rows.
 

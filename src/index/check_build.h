@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * check.h
+ * check_build.h
  *		gpusort.verify: checks a btree that is being built.
  *
  * The rows are noted when they are read, and each page is checked before it is written: each two
@@ -9,8 +9,8 @@
  *
  *-------------------------------------------------------------------------
  */
-#ifndef GPUSORT_INDEX_CHECK_H
-#define GPUSORT_INDEX_CHECK_H
+#ifndef GPUSORT_INDEX_CHECK_BUILD_H
+#define GPUSORT_INDEX_CHECK_BUILD_H
 
 #include "access/nbtree.h"
 
@@ -30,4 +30,4 @@ extern void gpusort_index_check_page(GpusortIndexCheck *check, BlockNumber block
 /* Checks the whole index, all pages of which have been checked. */
 extern void gpusort_index_check_end(GpusortIndexCheck *check);
 
-#endif							/* GPUSORT_INDEX_CHECK_H */
+#endif							/* GPUSORT_INDEX_CHECK_BUILD_H */

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * check.h
+ * check_keys.h
  *		gpusort.verify: checks sorted values of a type that gpusort has keys for.
  *
  * Values are hashed when they come in.  Whatever is read in order, keys or an array, is compared by the type's comparator
@@ -8,8 +8,8 @@
  *
  *-------------------------------------------------------------------------
  */
-#ifndef GPUSORT_FUNCTIONS_CHECK_H
-#define GPUSORT_FUNCTIONS_CHECK_H
+#ifndef GPUSORT_FUNCTIONS_CHECK_KEYS_H
+#define GPUSORT_FUNCTIONS_CHECK_KEYS_H
 
 #include "base/check.h"
 #include "key/keytype.h"
@@ -73,4 +73,4 @@ extern void gpusort_check_select(GpusortCheckKeys *check, struct GpusortGroup *k
 /* After the last group: checks that these were all values. */
 extern void gpusort_check_keys_end(GpusortCheckKeys *check);
 
-#endif							/* GPUSORT_FUNCTIONS_CHECK_H */
+#endif							/* GPUSORT_FUNCTIONS_CHECK_KEYS_H */

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * check.h
+ * check_rows.h
  *		gpusort.verify: checks the result of a sort while it is returned.
  *
  * Each row that comes in is hashed, wherever it comes in: in a worker, or in the leader.  Each row that goes out is
@@ -10,8 +10,8 @@
  *
  *-------------------------------------------------------------------------
  */
-#ifndef GPUSORT_NODE_CHECK_H
-#define GPUSORT_NODE_CHECK_H
+#ifndef GPUSORT_NODE_CHECK_ROWS_H
+#define GPUSORT_NODE_CHECK_ROWS_H
 
 #include "base/check.h"
 
@@ -78,4 +78,4 @@ extern void gpusort_check_restore(GpusortCheck *check, TupleDesc desc);
 /* Raises an error about the result of the sort. */
 GPUSORT_NORETURN extern void gpusort_check_sort_failed(struct GpusortGather *gather, const char *detail);
 
-#endif							/* GPUSORT_NODE_CHECK_H */
+#endif							/* GPUSORT_NODE_CHECK_ROWS_H */

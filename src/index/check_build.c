@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * check.c
+ * check_build.c
  *		gpusort.verify: checks a btree that is being built.
  *
  * What bounds an item, a page or a pointer is some first columns of a row, and maybe its TID; what has
@@ -19,7 +19,7 @@
 #include "utils/rel.h"
 
 #include "guc.h"
-#include "index/check.h"
+#include "index/check_build.h"
 
 /* The levels of a btree, at most: each has at least two times the pages of the one above */
 #define MOST_LEVELS		32

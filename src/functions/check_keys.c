@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * check.c
+ * check_keys.c
  *		gpusort.verify: checks sorted values of a type that gpusort has keys for.
  *
  *-------------------------------------------------------------------------
@@ -14,7 +14,7 @@
 #include "utils/memutils.h"
 #include "utils/typcache.h"
 
-#include "functions/check.h"
+#include "functions/check_keys.h"
 #include "functions/group.h"
 #include "key/scaled.h"
 
