@@ -290,6 +290,9 @@ gpusort_drain_fill(GpusortDrain *drain, uint64 i)
 	{
 		window->begin += window->count;
 		window->count = 0;
+		/* nor are rows that no thread copies */
+		if (drain->trials <= TRIALS)
+			drain->trials = 0;
 	}
 	gpusort_cpu_options_give();
 }
