@@ -269,7 +269,7 @@ find_keys(GpusortAggregates *node, int number)
 		find_places(node, aggregate, gpusort_group_rows(keys));
 		gpusort_percentile_select(keys, aggregate->places, aggregate->nplaces, aggregate->found);
 		for (int j = 0; j < aggregate->nplaces && node->checked; j++)
-			gpusort_check_select(&node->values[number].check, keys, aggregate->places[j], aggregate->found[j]);
+			gpusort_group_check_place(keys, &node->values[number].check, aggregate->places[j], aggregate->found[j]);
 		aggregate->nplaces = 0;
 	}
 	if (in_order)
@@ -421,7 +421,7 @@ find_sorted_keys(GpusortAggregates *node, int number, const void *keys, uint64 n
 		{
 			find_places(node, aggregate, n);
 			for (int j = 0; j < aggregate->nplaces; j++)
-				aggregate->found[j] = gpusort_group_key(type, keys, aggregate->places[j]);
+				aggregate->found[j] = gpusort_type_key(type, keys, aggregate->places[j]);
 			continue;
 		}
 		for (uint64 place = 0; place < n; place += GPUSORT_GROUP_SCAN_KEYS)
@@ -429,7 +429,7 @@ find_sorted_keys(GpusortAggregates *node, int number, const void *keys, uint64 n
 			uint64		count = Min(n - place, GPUSORT_GROUP_SCAN_KEYS);
 
 			for (uint64 j = 0; j < count; j++)
-				words[j] = gpusort_group_key(type, keys, place + j);
+				words[j] = gpusort_type_key(type, keys, place + j);
 			take_keys(aggregate, type, words, count, place, last);
 			last = words[count - 1];
 		}

@@ -268,7 +268,7 @@ check_keys(GpusortAggregates *node, GpusortCheckKeys *check, const uint32 *group
 
 	for (uint32 i = 0; i < keys->count; i++)
 	{
-		Datum		value = gpusort_check_value_of(check, gpusort_group_key(check->type, keys->keys, i));
+		Datum		value = gpusort_check_value_of(check, gpusort_type_key(check->type, keys->keys, i));
 
 		gpusort_checksum_add(&come, gpusort_check_value_hash(check, value, node->grouped ? keys->groups[i] : 0));
 		gpusort_check_value(check, value, node->grouped ? groups[keys->groups[i]] : 0);

@@ -15,7 +15,6 @@
 #include "utils/typcache.h"
 
 #include "functions/check_keys.h"
-#include "functions/group.h"
 #include "key/scaled.h"
 
 /* Values between two checks for interrupts */
@@ -81,7 +80,7 @@ gpusort_check_keys_add(const GpusortCheckKeys *check, GpusortChecksum *checksum,
 {
 	for (uint64 i = 0; i < n; i++)
 	{
-		Datum		value = gpusort_check_value_of(check, gpusort_group_key(check->type, keys, i));
+		Datum		value = gpusort_check_value_of(check, gpusort_type_key(check->type, keys, i));
 
 		if (i % INTERRUPT_ROWS == 0)
 			CHECK_FOR_INTERRUPTS();
@@ -113,7 +112,7 @@ void
 gpusort_check_keys_read(GpusortCheckKeys *check, const void *keys, uint64 n)
 {
 	for (uint64 i = 0; i < n; i++)
-		read_value(check, gpusort_check_value_of(check, gpusort_group_key(check->type, keys, i)));
+		read_value(check, gpusort_check_value_of(check, gpusort_type_key(check->type, keys, i)));
 }
 
 void
@@ -149,39 +148,6 @@ gpusort_check_keys_drop(GpusortCheckKeys *check, uint64 key, uint64 other)
 	if (ApplySortComparator(value, false, gpusort_check_value_of(check, other), false, check->comparator) != 0)
 		gpusort_check_fail(&check->subject, "A value was removed that equals no other one.");
 	gpusort_checksum_add(&check->dropped, gpusort_check_value_hash(check, value, check->group));
-}
-
-void
-gpusort_check_select(GpusortCheckKeys *check, GpusortGroup *group, uint64 place, uint64 key)
-{
-	Datum		selected = gpusort_check_value_of(check, key);
-	uint64		rows = gpusort_group_rows(group);
-	uint64		before = 0;
-	uint64		equal = 0;
-	uint64		count = rows;
-
-	gpusort_check_keys_begin_read(check);
-	for (uint64 row = 0; row < rows; row += count)
-	{
-		const void *keys = group->set != NULL ? gpusort_keyset_keys(group->set, row, &count) : group->begin;
-
-		for (uint64 i = 0; i < count; i++)
-		{
-			Datum		value = gpusort_check_value_of(check, gpusort_group_key(check->type, keys, i));
-			int			order = ApplySortComparator(value, false, selected, false, check->comparator);
-
-			if (i % INTERRUPT_ROWS == 0)
-				CHECK_FOR_INTERRUPTS();
-			before += order < 0;
-			equal += order == 0;
-			gpusort_checksum_add(&check->read, gpusort_check_value_hash(check, value, check->group));
-		}
-	}
-	gpusort_check_keys_end_read(check);
-	if (place < before || place >= before + equal)
-		gpusort_check_fail(&check->subject,
-						   psprintf("The value at place " UINT64_FORMAT " of the order was said to be one that is greater than " UINT64_FORMAT " of " UINT64_FORMAT " values, and equal to " UINT64_FORMAT ".",
-									place + 1, before, rows, equal));
 }
 
 void

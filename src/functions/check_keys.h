@@ -14,8 +14,6 @@
 #include "base/check.h"
 #include "key/keytype.h"
 
-struct GpusortGroup;
-
 typedef struct GpusortCheckKeys
 {
 	const GpusortType *type;
@@ -66,9 +64,6 @@ extern void gpusort_check_values(GpusortCheckKeys *check, const char *values, ui
 
 /* A key is removed because it equals another one. */
 extern void gpusort_check_keys_drop(GpusortCheckKeys *check, uint64 key, uint64 other);
-
-/* Checks that a key is the one at a place of the order of the group's keys: by looking at all of them. */
-extern void gpusort_check_select(GpusortCheckKeys *check, struct GpusortGroup *keys, uint64 place, uint64 key);
 
 /* After the last group: checks that these were all values. */
 extern void gpusort_check_keys_end(GpusortCheckKeys *check);

@@ -91,14 +91,14 @@ remove_equal(const GpusortGroup *group, void *keys, uint64 n)
 
 	for (uint64 i = 0; i < n; i++)
 	{
-		uint64		key = gpusort_group_key(type, keys, i);
+		uint64		key = gpusort_type_key(type, keys, i);
 
 		if (i % INTERRUPT_ROWS == 0)
 			CHECK_FOR_INTERRUPTS();
-		if (kept > 0 && gpusort_group_same(type, gpusort_group_key(type, keys, kept - 1), key))
+		if (kept > 0 && gpusort_group_same(type, gpusort_type_key(type, keys, kept - 1), key))
 		{
 			if (check != NULL)
-				gpusort_check_keys_drop(check, key, gpusort_group_key(type, keys, kept - 1));
+				gpusort_check_keys_drop(check, key, gpusort_type_key(type, keys, kept - 1));
 			continue;
 		}
 		if (type->key_bytes == sizeof(uint32))
@@ -124,7 +124,7 @@ write_run(GpusortGroup *group, const void *keys, uint64 n)
 	gpusort_spill_begin_run(limit->spill);
 	for (uint64 i = 0; i < n; i++)
 	{
-		uint64		key = gpusort_group_key(group->type, keys, i);
+		uint64		key = gpusort_type_key(group->type, keys, i);
 
 		gpusort_spill_write(limit->spill, &key, NULL);
 	}
@@ -247,7 +247,7 @@ gpusort_group_next(GpusortGroupScan *scan, uint64 *n)
 		return gpusort_spill_next_words(scan->group->limit->spill, n);
 	*n = Min(scan->rows - scan->next, GPUSORT_GROUP_SCAN_KEYS);
 	for (uint64 i = 0; i < *n; i++)
-		scan->words[i] = gpusort_group_key(scan->group->type, scan->keys, scan->next + i);
+		scan->words[i] = gpusort_type_key(scan->group->type, scan->keys, scan->next + i);
 	scan->next += *n;
 	return *n > 0 ? scan->words : NULL;
 }
@@ -270,4 +270,37 @@ gpusort_group_end_spill(GpusortGroupLimit *limit)
 	if (limit->spill != NULL)
 		gpusort_spill_end(limit->spill);
 	limit->spill = NULL;
+}
+
+void
+gpusort_group_check_place(GpusortGroup *group, GpusortCheckKeys *check, uint64 place, uint64 key)
+{
+	Datum		selected = gpusort_check_value_of(check, key);
+	uint64		rows = gpusort_group_rows(group);
+	uint64		before = 0;
+	uint64		equal = 0;
+	uint64		count = rows;
+
+	gpusort_check_keys_begin_read(check);
+	for (uint64 row = 0; row < rows; row += count)
+	{
+		const void *keys = group->set != NULL ? gpusort_keyset_keys(group->set, row, &count) : group->begin;
+
+		for (uint64 i = 0; i < count; i++)
+		{
+			Datum		value = gpusort_check_value_of(check, gpusort_type_key(check->type, keys, i));
+			int			order = ApplySortComparator(value, false, selected, false, check->comparator);
+
+			if (i % INTERRUPT_ROWS == 0)
+				CHECK_FOR_INTERRUPTS();
+			before += order < 0;
+			equal += order == 0;
+			gpusort_checksum_add(&check->read, gpusort_check_value_hash(check, value, check->group));
+		}
+	}
+	gpusort_check_keys_end_read(check);
+	if (place < before || place >= before + equal)
+		gpusort_check_fail(&check->subject,
+						   psprintf("The value at place " UINT64_FORMAT " of the order was said to be one that is greater than " UINT64_FORMAT " of " UINT64_FORMAT " values, and equal to " UINT64_FORMAT ".",
+									place + 1, before, rows, equal));
 }

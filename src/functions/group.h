@@ -37,13 +37,6 @@ typedef struct GpusortGroup
 	uint64		first_keys[4];	/* the keys of a small group: 4 of 8 bytes or 8 of 4 bytes */
 } GpusortGroup;
 
-/* Key i of an array of keys */
-static inline uint64
-gpusort_group_key(const GpusortType *type, const void *keys, uint64 i)
-{
-	return type->key_bytes == sizeof(uint32) ? ((const uint32 *) keys)[i] : ((const uint64 *) keys)[i];
-}
-
 /* Are the values of two keys equal?  Those of floats may differ in their bits: the rank keys of equal floats are the same. */
 static inline bool
 gpusort_group_same(const GpusortType *type, uint64 key, uint64 other)
@@ -128,5 +121,8 @@ extern void gpusort_group_end_scan(GpusortGroupScan *scan);
 
 /* Ends the spill, if there is one. */
 extern void gpusort_group_end_spill(GpusortGroupLimit *limit);
+
+/* gpusort.verify: checks that a key is the one at a place of the order of the group's keys, by looking at all of them. */
+extern void gpusort_group_check_place(GpusortGroup *group, struct GpusortCheckKeys *check, uint64 place, uint64 key);
 
 #endif							/* GPUSORT_FUNCTIONS_GROUP_H */

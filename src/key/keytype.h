@@ -88,4 +88,11 @@ gpusort_type_store_key(GpusortKind kind, Datum value, uint64 flip, void *to)
 	}
 }
 
+/* Key i of an array of keys */
+static inline uint64
+gpusort_type_key(const GpusortType *type, const void *keys, uint64 i)
+{
+	return type->key_bytes == sizeof(uint32) ? ((const uint32 *) keys)[i] : ((const uint64 *) keys)[i];
+}
+
 #endif							/* GPUSORT_KEY_KEYTYPE_H */

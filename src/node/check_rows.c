@@ -11,7 +11,7 @@
 #include "miscadmin.h"
 #include "utils/memutils.h"
 
-#include "node/groups.h"
+#include "node/state.h"
 
 void
 gpusort_check_begin(GpusortGather *gather, bool on, GpusortStatKind kind, const char *name, PlanState *node)

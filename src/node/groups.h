@@ -10,13 +10,6 @@
 
 #include "node/state.h"
 
-/* Does the parent fetch a number of rows of each group? */
-static inline bool
-gpusort_groups_bounded(const GpusortGather *gather)
-{
-	return gather->spec->groups.count != GPUSORT_GROUP_ALL && gather->limit.rows >= 0;
-}
-
 /* Does it fetch one row of those that are equal in all columns of the sort? */
 static inline bool
 gpusort_groups_wants_distinct(const GpusortGather *gather)

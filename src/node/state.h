@@ -270,6 +270,13 @@ gpusort_gather_rows(const GpusortGather *gather)
  */
 #define GPUSORT_TIE_BYTES		29
 
+/* Does the parent fetch a number of rows of each group? */
+static inline bool
+gpusort_groups_bounded(const GpusortGather *gather)
+{
+	return gather->spec->groups.count != GPUSORT_GROUP_ALL && gather->limit.rows >= 0;
+}
+
 /* If the keys leave columns undecided, counts every row as tied.  This includes a byte for each row that is verified. */
 static inline Size
 gpusort_gather_tie_bytes(const GpusortGather *gather, uint64 more)
