@@ -68,7 +68,7 @@ like($stderr, qr/permission denied to set parameter "gpusort.max_memory_limit"/,
 # Each setting has the right context, and docs/usage.md says so
 #
 my %contexts = (
-	(map { ("gpusort.$_" => 'user') } qw(algorithm enabled engine force index_build memory_limit min_rows)),
+	(map { ("gpusort.$_" => 'user') } qw(algorithm enabled engine force index_build memory_limit min_rows verify)),
 	'gpusort.max_memory_limit' => 'superuser',
 	(map { ("gpusort.$_" => 'sighup') } qw(device device_memory_limit service_idle_timeout)));
 my @found = split /\n/, $node->safe_psql('postgres',
