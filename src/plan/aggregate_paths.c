@@ -25,7 +25,6 @@
 #include "utils/selfuncs.h"
 
 #include "aggregate/node.h"
-#include "aggregate/ordered.h"
 #include "compat.h"
 #include "guc.h"
 #include "plan/plan.h"
@@ -114,25 +113,6 @@ compute(PlannerInfo *root, Path *partial, List *exprs)
 	return (Path *) create_projection_path(root, partial->parent, partial, set_pathtarget_cost_width(root, target));
 }
 
-/* Does one process take as little time, because it makes keys of whole pages, and these are few? */
-static bool
-reads_pages_alone(const Path *partial, double rows)
-{
-	return !gpusort_force && rows < GPUSORT_LEAST_PAGE_ROWS && gpusort_cost_by_pages((const Node *) partial);
-}
-
-/* Does an aggregate count distinct values, of which texts are sorted by their bytes? */
-static bool
-counts_by_bytes(const Aggref *aggref)
-{
-	const Expr *expr = linitial_node(TargetEntry, aggref->args)->expr;
-
-	return gpusort_aggregate_kind(aggref) == GPUSORT_AGGREGATE_COUNT &&
-		gpusort_rowkey_slowest(getBaseType(exprType((const Node *) expr)),
-							   gpusort_ordered_collation(aggref, linitial_node(SortGroupClause, aggref->aggdistinct), expr)) ==
-		GPUSORT_COMPARISON_FAST;
-}
-
 /*
  * If one sort serves all aggregates of a query, returns one of the rows of a partial path, in all processes, by the groups and
  * that order; else NULL.  *saving: by how much it makes the aggregates cheaper
@@ -152,8 +132,6 @@ presort(PlannerInfo *root, RelOptInfo *grouped, Path *partial, double rows, Cost
 	if (!enable_sort || in_order == NULL || list_length(pathkeys) != list_length(root->parse->groupClause))
 		return NULL;
 	columns = gpusort_plan_order_columns(in_order, true, &clauses);
-	if (counts_by_bytes(in_order) && reads_pages_alone(partial, rows))
-		return NULL;
 	foreach(lc, root->agginfos)
 		distinct += GPUSORT_AGGINFO_AGGREF((AggInfo *) lfirst(lc))->aggdistinct != NIL;
 	if (pathkeys == NIL && distinct > 0 && distinct < list_length(root->agginfos) &&
@@ -236,7 +214,8 @@ gpusort_plan_offer_aggregates(PlannerInfo *root, RelOptInfo *input, RelOptInfo *
 				gpusort_plan_groups_pay(get_sortgrouplist_exprs(serial->groupClause, root->processed_tlist), rows,
 										serial->numGroups, partial->pathtarget->width)))
 	{
-		if (!reads_pages_alone(partial, rows) && aggregates_feed(root, partial->pathtarget) &&
+		if ((gpusort_force || rows >= GPUSORT_LEAST_PAGE_ROWS || !gpusort_cost_by_pages((Node *) partial)) &&
+			aggregates_feed(root, partial->pathtarget) &&
 			(serial->aggstrategy == AGG_PLAIN || groups_feed(root, grouped, serial)))
 			path = feed(root, grouped, partial, rows);
 	}

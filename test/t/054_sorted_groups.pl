@@ -446,10 +446,6 @@ answer($session, "CREATE TABLE urls AS SELECT ('https://www.example.com/articles
 like((plans('SELECT DISTINCT p FROM urls', 'off'))[1], qr/$sorted/, 'the sorted texts fit in memory');
 answer($session, "SET work_mem = '4MB'");
 like((plans('SELECT DISTINCT p FROM urls', 'off'))[1], qr/\AHashAggregate/, 'only the hash table fits in memory');
-# one process sorts them by bytes as fast
-answer($session, 'SET max_parallel_workers_per_gather = 2');
-unlike((plans('SELECT count(DISTINCT p) FROM urls', 'off'))[1], qr/Gather/, 'one process counts distinct texts');
-answer($session, 'SET max_parallel_workers_per_gather = 0');
 # temporary files that exceed a limit, or might: core's choice stands
 answer($session, "SET temp_file_limit = '2MB'");
 foreach my $query ('SELECT k, count(*), sum(v) FROM big GROUP BY k', 'SELECT DISTINCT k FROM big')
