@@ -193,9 +193,9 @@ cast_key(GpusortAggregates *node, Datum value)
 	return gpusort_key_float8((uint64) bits);
 }
 
-/* Takes a value of a group at this place of its order, the run-th one of equal ones. */
+/* Takes a value of a group at this place of its order, the run-th one of equal ones, of which first is the first one. */
 static void
-take_value(GpusortAggregates *node, GpusortAggregate *aggregate, Datum value, uint64 place, uint64 run)
+take_value(GpusortAggregates *node, GpusortAggregate *aggregate, Datum value, Datum first, uint64 place, uint64 run)
 {
 	bool		cont = aggregate->kind == GPUSORT_AGGREGATE_CONT;
 	/* core casts all values */
@@ -213,7 +213,7 @@ take_value(GpusortAggregates *node, GpusortAggregate *aggregate, Datum value, ui
 	if (aggregate->most > 0)
 		pfree(DatumGetPointer((Datum) aggregate->mode));
 	aggregate->most = run;
-	aggregate->mode = (uint64) datumCopy(value, false, -1);
+	aggregate->mode = (uint64) datumCopy(first, false, -1);
 }
 
 /* Finds what the aggregates need of a group's values, some of which have no keys. */
@@ -244,7 +244,7 @@ read_values(GpusortAggregates *node, int number, uint32 group)
 		for (int i = 0; i < node->naggregates; i++)
 		{
 			if (node->aggregates[i].values == number)
-				take_value(node, &node->aggregates[i], value, place, run);
+				take_value(node, &node->aggregates[i], value, last, place, run);
 		}
 	}
 }

@@ -268,8 +268,13 @@ check_keys(GpusortAggregates *node, GpusortCheckKeys *check, const uint32 *group
 
 	for (uint32 i = 0; i < keys->count; i++)
 	{
-		Datum		value = gpusort_check_value_of(check, gpusort_type_key(check->type, keys->keys, i));
+		int			bytes = check->type->key_bytes;
+		uint64		key = 0;
+		Datum		value;
 
+		/* they may not be aligned */
+		memcpy(&key, (const char *) keys->keys + (Size) i * bytes, bytes);
+		value = gpusort_check_value_of(check, gpusort_type_key(check->type, &key, 0));
 		gpusort_checksum_add(&come, gpusort_check_value_hash(check, value, node->grouped ? keys->groups[i] : 0));
 		gpusort_check_value(check, value, node->grouped ? groups[keys->groups[i]] : 0);
 	}

@@ -124,7 +124,7 @@ give_back(ActivitySlot *slot)
 	pg_atomic_write_u64(&slot->owner, OWNER_NONE);
 }
 
-/* before_shmem_exit callback */
+/* on_shmem_exit callback */
 static void
 give_back_all(int code, Datum arg)
 {
@@ -222,7 +222,8 @@ claim(GpusortActivity *activity)
 	/* before taking the slot, so that an error here does not leave it taken */
 	if (!exit_registered)
 	{
-		before_shmem_exit(give_back_all, (Datum) 0);
+		/* not before_shmem_exit(): at PG_END_ENSURE_ERROR_CLEANUP() core's own callback must be the latest one of these */
+		on_shmem_exit(give_back_all, (Datum) 0);
 		exit_registered = true;
 	}
 	if (!activity->registered)

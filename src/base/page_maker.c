@@ -163,9 +163,10 @@ gpusort_page_maker_need(GpusortPageMaker *maker, size_t end, size_t ahead, size_
 
 	if (!maker->threaded && (ahead <= end || !start_thread(maker)))
 	{
-		size_t		step = end - maker->made < STEP_BYTES ? end - maker->made : STEP_BYTES;
+		size_t		left = maker->made < end ? end - maker->made : 0;
+		size_t		step = left < STEP_BYTES ? left : STEP_BYTES;
 
-		failed = !make_pages(maker, maker->made, maker->made + step);
+		failed = step > 0 && !make_pages(maker, maker->made, maker->made + step);
 		if (!failed)
 			maker->made += step;
 		*made = maker->made;

@@ -70,6 +70,9 @@ extern void gpusort_check_sorted(struct GpusortGather *gather, const struct Gpus
 /* Checks a row before it is returned, the next one in this direction.  The slot is empty at the end. */
 extern void gpusort_check_return(struct GpusortGather *gather, TupleTableSlot *slot, bool forward);
 
+/* The merge's rows, which are all, have been handed over to core: checks them, and that core returns the same ones. */
+extern void gpusort_check_moved(struct GpusortGather *gather, const GpusortChecksum *moved);
+
 /* As the result does. */
 extern void gpusort_check_rewind(GpusortCheck *check);
 extern void gpusort_check_mark(GpusortCheck *check, TupleDesc desc);

@@ -84,6 +84,8 @@ fetches_few_strings(const GpusortGather *gather)
 static void
 move_to_core(GpusortGather *gather, GpusortResult *result)
 {
+	GpusortChecksum moved = {0};
+
 	gpusort_core_begin(gather, "the result is read backward or repeatedly and exceeds gpusort.memory_limit");
 	for (;;)
 	{
@@ -91,8 +93,12 @@ move_to_core(GpusortGather *gather, GpusortResult *result)
 
 		if (TupIsNull(slot))
 			break;
+		if (gather->check.on)
+			gpusort_checksum_add(&moved, gpusort_check_hash_slot(slot));
 		gather->form->put_core(gather->core, slot);
 	}
+	if (gather->check.on)
+		gpusort_check_moved(gather, &moved);
 	gpusort_spill_end(gather->spill);
 	gather->spill = NULL;
 }

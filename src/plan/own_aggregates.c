@@ -442,7 +442,9 @@ gpusort_plan_own_aggregates(PlannedStmt *stmt, Agg *agg)
 	if (parts.sorted != NULL && gpusort_plan_sort_below(agg) == NULL)
 	{
 		agg = gpusort_plan_narrow_input(agg);
-		(void) find_parts(stmt, agg, &parts);
+		/* statistics may have changed meanwhile */
+		if (!find_parts(stmt, agg, &parts))
+			return NULL;
 	}
 	child = outerPlan(agg);
 	/* without groups, rows stay sorted for an aggregate that shows their order */

@@ -162,7 +162,7 @@ take_threads(int wanted)
 
 static int	taken = 0;			/* threads that this process has taken for a call of the engine */
 
-/* before_shmem_exit callback: an interrupt has ended the process during a call */
+/* on_shmem_exit callback: an interrupt has ended the process during a call */
 static void
 give_back_taken(int code, Datum arg)
 {
@@ -246,7 +246,8 @@ gpusort_cpu_options_take(uint64 rows)
 
 	if (wanted > 0 && !exit_registered)
 	{
-		before_shmem_exit(give_back_taken, (Datum) 0);
+		/* not before_shmem_exit(): at PG_END_ENSURE_ERROR_CLEANUP() core's own callback must be the latest one of these */
+		on_shmem_exit(give_back_taken, (Datum) 0);
 		exit_registered = true;
 	}
 	Assert(taken == 0 && !failed);
