@@ -166,7 +166,8 @@ gpusort_plan_offer_paths(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *o
 {
 	Path	   *input = sorted_input(input_rel, ordered_rel);
 	Path	   *path = linitial(ordered_rel->pathlist);
-	double		rows = path->rows;
+	/* of a Gather Merge, core counts the rows of the workers only */
+	double		rows = Max(path->rows, input_rel->rows);
 	GpusortKeyPlan key;
 
 	/* root->limit_tuples is unset above grouping and set operations */

@@ -160,7 +160,7 @@ sub make_case
 	{
 		$sql .= ' OFFSET coalesce(o.r, 0) % 2';
 		# the node is rewound for the second row of v
-		$sql = "SELECT v.y, i.* FROM (VALUES (1), (2)) v(y) LEFT JOIN ($sql) i ON true" if chance(40);
+		$sql = "SELECT v.y, i.* FROM (VALUES (1), (2)) v(y) LEFT JOIN ($sql) i ON true" if chance(40) && $sql !~ /place <= o\.r/;
 		($sql, @columns) = ("SELECT o.r, l.* FROM (VALUES (3, 0.5), (3, 0.1), (0, 0), (NULL, NULL), (5, 1::float8)) o(r, f), LATERAL ($sql) l", 'r', @columns);
 	}
 	elsif ($way eq 'join') { $sql = "SELECT q.* FROM generate_series(1, 3) j LEFT JOIN ($sql OFFSET 0) q ON " . pick('true', 'j <> 2', 'j = 7') }
@@ -182,7 +182,7 @@ sub make_case
 	}
 	my @both = ('enable_material', pick('on', 'off', 'off'), 'enable_hashjoin', pick('on', 'off'), 'enable_partitionwise_aggregate', pick('on', 'off'), 'work_mem', pick('64kB', '4MB', '64MB'),
 		'plan_cache_mode', pick('force_generic_plan', 'force_custom_plan'), 'max_parallel_workers_per_gather', pick(0, 0, 0, 2), map { $_ => 0 } 'parallel_setup_cost', 'parallel_tuple_cost', 'min_parallel_table_scan_size');
-	# core keeps a hash table, with wrong rows, if only a run condition below it has another value
+	# core keeps a hash table, and the rows of a sort that it may rewind, if only a run condition below has another value
 	push @both, 'enable_hashagg', 'off' if $sql =~ /place <= o\.r/;
 	return { %case, sql => $sql, names => \@columns, both => \@both, with => [ 'gpusort.memory_limit', pick('64kB', '64kB', '64kB', '256kB', '1MB', '4MB', '1GB'), 'gpusort.force', pick('on', 'on', 'off') ] };
 }
