@@ -132,7 +132,7 @@ ok($node->poll_query_until('postgres', "$count", '0'), 'both sorts have ended');
 
 # a sort for which three processes gather rows, or two while the leader waits
 $node->safe_psql('postgres', <<'SQL');
-CREATE FUNCTION dawdles(n int) RETURNS int LANGUAGE plpgsql PARALLEL SAFE AS $$
+CREATE FUNCTION dawdles(n int) RETURNS int LANGUAGE plpgsql STABLE PARALLEL SAFE AS $$
 BEGIN
 	IF n % 100 = 0 THEN PERFORM pg_sleep(0.01); END IF;
 	RETURN n;
