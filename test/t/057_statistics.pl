@@ -84,8 +84,9 @@ $views{pg_stat_io} = q{SELECT backend_type || ' ' || object || ' ' || context AS
   WHERE (backend_type LIKE 'client%' OR backend_type LIKE 'background worker%') AND (context <> 'normal' OR object <> 'relation') AND object <> 'wal'}
   if $node->safe_psql('postgres', "SELECT to_regclass('pg_stat_io') IS NOT NULL") eq 't';
 
-# Numbers that belong to a relation, not to what has been done; and columns of times
-my $no_count = qr/relid|oid|^datid$|^funcid$|numbackends|stats_reset|^last_|time|^op_bytes$|sessions/;
+# Numbers that belong to a relation, not to what has been done; columns of times; and transactions, because that of a
+# parallel worker counts when its process ends, which may be in the next query
+my $no_count = qr/relid|oid|^datid$|^funcid$|numbackends|stats_reset|^last_|time|^op_bytes$|sessions|^xact_commit$/;
 
 # The counters of a schema: view, name and column => number
 sub counters
