@@ -118,7 +118,7 @@ extern int	gpusort_check_row_compare(const GpusortCheckRow *row, const GpusortCh
 
 /* ---- failures ---- */
 
-/* What is checked */
+/* The sort, aggregation or build whose result is checked */
 typedef struct GpusortCheckSubject
 {
 	GpusortStatKind kind;

@@ -31,7 +31,7 @@
 #include "functions/result_array.h"
 #include "guc.h"
 
-/* What the groups of a call have in common */
+/* A call of the aggregate; its groups share it */
 typedef struct SortAggCall
 {
 	Oid			elemtype;		/* type of the values: the keys' type, or a domain over it */

@@ -3,9 +3,9 @@
  * check_build.c
  *		gpusort.verify: checks a btree that is being built.
  *
- * What bounds an item, a page or a pointer is some first columns of a row, and maybe its TID; what has
- * been cut off counts as less than any value.  The rules are those that amcheck's
- * bt_index_parent_check() has: each item of a page is greater than the high key of the page before it, and
+ * The bounds of items, pages and pointers are a row's first columns, and maybe its TID.  A column that is
+ * cut off counts as less than any value.  The rules are those of amcheck's
+ * bt_index_parent_check(): each item of a page is greater than the high key of the page before it, and
  * not greater than its own.  The pages of a level and the pointers of the level above are the
  * same, as sums of hashes: both are in order.
  *

@@ -32,7 +32,7 @@ extern IndexBuildResult *gpusort_index_build(Relation heap, Relation index, Inde
 
 typedef struct GpusortIndexCheck GpusortIndexCheck;
 
-/* What a check (check.h) knows of the rows that have been read */
+/* The rows that have been read, as a check (check_build.h) knows them */
 typedef struct GpusortIndexNoted
 {
 	GpusortChecksum rows;

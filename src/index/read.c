@@ -63,7 +63,7 @@ typedef struct CorePage
 
 /* ---- pages that are read here ---- */
 
-/* What a build does with a tuple */
+/* A build leaves a tuple out, indexes it, or asks core */
 typedef enum Fate
 {
 	INDEXED,

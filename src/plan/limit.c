@@ -14,7 +14,6 @@
  */
 #include "postgres.h"
 
-
 #include "aggregate/node.h"
 #include "plan/plan.h"
 
