@@ -5,7 +5,8 @@
  *
  * The planner has no parallel plan for such aggregates, because they have no partial form.  It would have to pass all
  * rows through a Gather, which costs too much.  So an Agg above a Gather is offered at the price of what aggregate_feed.c
- * will make of it, or parallel.c of a sort that serves all aggregates (presort.c).
+ * will make of it, or parallel.c of a sort that serves all aggregates (presort.c).  A plan without workers is offered at
+ * GpuSort's price as well, where the planner knows core's only: else any parallel plan would seem cheaper.
  *
  *-------------------------------------------------------------------------
  */
@@ -24,13 +25,18 @@
 #include "utils/lsyscache.h"
 #include "utils/selfuncs.h"
 
+#include "aggregate/group_states.h"
 #include "aggregate/node.h"
+#include "aggregate/ordered.h"
 #include "compat.h"
 #include "guc.h"
 #include "plan/plan.h"
 
 /* With fewer rows, one process takes less time than it takes to start others. */
 #define LEAST_ROWS		100000.0
+
+/* A sort in all processes pays if it is expected to take less than this part of the time of a sort in one process. */
+#define SHARE_MARGIN	0.9
 
 /* Does an expression use anything but these expressions of groups, outside of aggregates? */
 static bool
@@ -74,7 +80,7 @@ aggregates_feed(PlannerInfo *root, const PathTarget *target)
 
 /* Can groups be numbered? */
 static bool
-groups_feed(PlannerInfo *root, const RelOptInfo *grouped, const AggPath *serial)
+have_numbers(PlannerInfo *root, const RelOptInfo *grouped, const AggPath *serial)
 {
 	List	   *groups = get_sortgrouplist_exprs(serial->groupClause, root->processed_tlist);
 	ListCell   *lc;
@@ -93,32 +99,49 @@ groups_feed(PlannerInfo *root, const RelOptInfo *grouped, const AggPath *serial)
 		!uses_other((Node *) serial->qual, groups);
 }
 
-/* Has a partial path compute these expressions as well, for a sort in all processes.  NULL if not all processes can. */
-static Path *
-compute(PlannerInfo *root, Path *partial, List *exprs)
+/* Does GpuSort Aggregate compute all aggregates of a query in one process, without a sort of the rows? */
+static bool
+node_computes(PlannerInfo *root)
 {
-	PathTarget *target = copy_pathtarget(partial->pathtarget);
+	ListCell   *lc;
+
+	foreach(lc, root->agginfos)
+	{
+		Aggref	   *aggref = GPUSORT_AGGINFO_AGGREF((AggInfo *) lfirst(lc));
+
+		if (!gpusort_aggregate_accepts(aggref) && gpusort_ordered_refuse(aggref) != NULL &&
+			!(gpusort_aggregate_is_harmless(aggref) && gpusort_states_accept(aggref)))
+			return false;
+	}
+	return true;
+}
+
+/* Has a path compute these expressions as well, for a sort.  NULL if it is partial, and not all processes can. */
+static Path *
+compute(PlannerInfo *root, Path *path, List *exprs)
+{
+	PathTarget *target = copy_pathtarget(path->pathtarget);
 	ListCell   *lc;
 
 	foreach(lc, exprs)
 	{
 		if (list_member(target->exprs, lfirst(lc)))
 			continue;
-		if (!is_parallel_safe(root, lfirst(lc)))
+		if (path->parallel_workers > 0 && !is_parallel_safe(root, lfirst(lc)))
 			return NULL;
 		add_column_to_pathtarget(target, lfirst(lc), 0);
 	}
-	if (list_length(target->exprs) == list_length(partial->pathtarget->exprs))
-		return partial;
-	return (Path *) create_projection_path(root, partial->parent, partial, set_pathtarget_cost_width(root, target));
+	if (list_length(target->exprs) == list_length(path->pathtarget->exprs))
+		return path;
+	return (Path *) create_projection_path(root, path->parent, path, set_pathtarget_cost_width(root, target));
 }
 
 /*
- * If one sort serves all aggregates of a query, returns one of the rows of a partial path, in all processes, by the groups and
- * that order; else NULL.  *saving: by how much it makes the aggregates cheaper
+ * If one sort serves all aggregates of a query, returns one of a path's rows by the groups and that order: in one process, or, of a
+ * partial path, in all; else NULL.  *saving: by how much it makes the aggregates cheaper
  */
 static Path *
-presort(PlannerInfo *root, RelOptInfo *grouped, Path *partial, double rows, Cost *saving)
+presort(PlannerInfo *root, RelOptInfo *grouped, Path *path, double rows, Cost *saving)
 {
 	const Aggref *in_order = gpusort_plan_query_order(root, rows, true, saving);
 	List	   *pathkeys = list_truncate(list_copy(root->group_pathkeys), GPUSORT_GROUP_PATHKEYS(root));
@@ -137,30 +160,31 @@ presort(PlannerInfo *root, RelOptInfo *grouped, Path *partial, double rows, Cost
 	if (pathkeys == NIL && distinct > 0 && distinct < list_length(root->agginfos) &&
 		gpusort_plan_few_distinct(estimate_num_groups(root, columns, rows, NULL, NULL), rows))
 		return NULL;
-	partial = compute(root, partial, columns);
-	if (partial == NULL)
+	path = compute(root, path, columns);
+	if (path == NULL)
 		return NULL;
 	foreach(lc, make_pathkeys_for_sortclauses(root, clauses, in_order->args))
 		pathkeys = list_append_unique_ptr(pathkeys, lfirst(lc));
 	if (pathkeys == NIL || !gpusort_plan_key(pathkeys, &key))
 		return NULL;
-	input = (GpusortCostInput) {.rows = rows, .width = partial->pathtarget->width, .fetched = -1, .key = &key};
+	input = gpusort_cost_input(rows, path->pathtarget->width, path, &key);
+	/* without groups, the planner counts no sort at all before 16 */
 	if (*saving > 0)
-		*saving = Max(*saving, gpusort_cost_sort(&input));
-	return gpusort_plan_parallel_sort(root, grouped, partial, rows, pathkeys, &key);
+		*saving = root->parse->groupClause == NIL ? SHARE_MARGIN * gpusort_cost_sort(&input) :
+			Max(*saving, gpusort_cost_sort(&input));
+	return path->parallel_workers > 0 ? gpusort_plan_parallel_sort(root, grouped, path, rows, pathkeys, &key) :
+		gpusort_plan_price_sort(root, grouped, path, pathkeys, &key, gpusort_unbounded);
 }
 
 /*
- * Returns a Gather of the rows of a partial path, and a Sort above it, if there are groups, at the price of a feed of GpuSort
- * Aggregate, which needs no such sort.
+ * Returns a path's rows, and a Sort above them, if there are groups, at the price of GpuSort Aggregate, which needs no such sort.
+ * path: at the price of what it or its feed takes from it
  */
 static Path *
-feed(PlannerInfo *root, RelOptInfo *grouped, Path *partial, double rows)
+number_groups(PlannerInfo *root, RelOptInfo *grouped, Path *path, double rows)
 {
-	Path	   *path = (Path *) create_gather_path(root, grouped, partial, partial->pathtarget, NULL, &rows);
-	Cost		cost = partial->total_cost + parallel_setup_cost;
+	Cost		cost = path->total_cost;
 
-	path->startup_cost = path->total_cost = cost;
 	/* nor, from 16 on, for an aggregate; core's Gather Merge must not seem cheaper */
 	if (root->group_pathkeys != NIL)
 	{
@@ -171,9 +195,19 @@ feed(PlannerInfo *root, RelOptInfo *grouped, Path *partial, double rows)
 	return path;
 }
 
-/* Returns the Agg that the planner has found for one process; NULL: it has none. */
-static const AggPath *
-find_serial(const RelOptInfo *grouped)
+/* Returns the rows of a partial path in a Gather, at the price of a feed. */
+static Path *
+feed(PlannerInfo *root, RelOptInfo *grouped, Path *partial, double rows)
+{
+	Path	   *path = (Path *) create_gather_path(root, grouped, partial, partial->pathtarget, NULL, &rows);
+
+	path->startup_cost = path->total_cost = partial->total_cost + parallel_setup_cost;
+	return number_groups(root, grouped, path, rows);
+}
+
+/* Copies the Agg that the planner has found for one process, because add_path() may free it.  False if there is none. */
+static bool
+find_serial(const RelOptInfo *grouped, AggPath *serial)
 {
 	ListCell   *lc;
 
@@ -183,21 +217,41 @@ find_serial(const RelOptInfo *grouped)
 
 		if (IsA(path, AggPath) && path->aggsplit == AGGSPLIT_SIMPLE &&
 			(path->aggstrategy == AGG_PLAIN || path->aggstrategy == AGG_SORTED))
-			return path;
+		{
+			*serial = *path;
+			return true;
+		}
 	}
-	return NULL;
+	return false;
+}
+
+/* Offers the Agg of one process once more, above another path.  saving: by how much that makes its aggregates cheaper */
+static void
+offer(PlannerInfo *root, RelOptInfo *grouped, const AggPath *serial, Path *path, Cost saving)
+{
+	AggClauseCosts costs = {0};
+	Cost		input;
+
+	if (path == NULL)
+		return;
+	input = IsA(path, SortPath) ? ((SortPath *) path)->subpath->total_cost : path->total_cost;
+	get_agg_clause_costs(root, AGGSPLIT_SIMPLE, &costs);
+	path = (Path *) create_agg_path(root, grouped, path, grouped->reltarget, serial->aggstrategy, AGGSPLIT_SIMPLE,
+									serial->groupClause, serial->qual, &costs, serial->numGroups);
+	saving = Max(Min(saving, path->startup_cost - input), 0);
+	path->startup_cost -= saving;
+	path->total_cost -= saving;
+	add_path(grouped, path);
 }
 
 void
 gpusort_plan_offer_aggregates(PlannerInfo *root, RelOptInfo *input, RelOptInfo *grouped)
 {
-	const AggPath *serial;
+	AggPath		serial;
 	Path	   *partial = input->partial_pathlist == NIL ? NULL : linitial(input->partial_pathlist);
-	Path	   *path = NULL;
 	double		rows = input->rows;
-	Cost		saving = 0;
+	Cost		saving;
 	bool		own = false;
-	AggClauseCosts costs = {0};
 	ListCell   *lc;
 
 	/* the target list of a partition's aggregates has its own columns, which the query's aggregates do not name */
@@ -206,28 +260,33 @@ gpusort_plan_offer_aggregates(PlannerInfo *root, RelOptInfo *input, RelOptInfo *
 	if (!grouped->consider_parallel || partial == NULL || isinf(partial->total_cost) || partial->pathtarget->exprs == NIL ||
 		root->parse->groupingSets != NIL || root->agginfos == NIL ||
 		(!gpusort_force && (rows < LEAST_ROWS || gpusort_cost_exceeds_files(rows, partial->pathtarget->width))) ||
-		(serial = find_serial(grouped)) == NULL)
+		!find_serial(grouped, &serial))
 		return;
 	foreach(lc, root->agginfos)
 		own |= gpusort_aggregate_accepts(GPUSORT_AGGINFO_AGGREF((AggInfo *) lfirst(lc)));
-	if (own && (serial->groupClause == NIL ||
-				gpusort_plan_groups_pay(get_sortgrouplist_exprs(serial->groupClause, root->processed_tlist), rows,
-										serial->numGroups, partial->pathtarget->width)))
+	if (own && (serial.groupClause == NIL ||
+				gpusort_plan_groups_pay(get_sortgrouplist_exprs(serial.groupClause, root->processed_tlist), rows,
+										serial.numGroups, partial->pathtarget->width)))
 	{
-		if ((gpusort_force || rows >= GPUSORT_LEAST_PAGE_ROWS || !gpusort_cost_by_pages((Node *) partial)) &&
-			aggregates_feed(root, partial->pathtarget) &&
-			(serial->aggstrategy == AGG_PLAIN || groups_feed(root, grouped, serial)))
-			path = feed(root, grouped, partial, rows);
+		if (serial.aggstrategy == AGG_SORTED && !have_numbers(root, grouped, &serial))
+			return;
+		if (aggregates_feed(root, partial->pathtarget))
+		{
+			if (gpusort_force || rows >= GPUSORT_LEAST_PAGE_ROWS || !gpusort_cost_by_pages((Node *) partial))
+				offer(root, grouped, &serial, feed(root, grouped, partial, rows), 0);
+		}
+		else if (node_computes(root))
+			offer(root, grouped, &serial, number_groups(root, grouped, input->cheapest_total_path, rows), 0);
 	}
 	else
-		path = presort(root, grouped, partial, rows, &saving);
-	if (path == NULL)
-		return;
-	get_agg_clause_costs(root, AGGSPLIT_SIMPLE, &costs);
-	path = (Path *) create_agg_path(root, grouped, path, grouped->reltarget, serial->aggstrategy, AGGSPLIT_SIMPLE,
-									serial->groupClause, serial->qual, &costs, serial->numGroups);
-	saving = Min(saving, path->startup_cost - partial->total_cost);
-	path->startup_cost -= saving;
-	path->total_cost -= saving;
-	add_path(grouped, path);
+	{
+		Path	   *path = presort(root, grouped, partial, rows, &saving);
+
+		offer(root, grouped, &serial, path, saving);
+		if (IsA(serial.subpath, SortPath))
+		{
+			path = presort(root, grouped, input->cheapest_total_path, rows, &saving);
+			offer(root, grouped, &serial, path, saving);
+		}
+	}
 }

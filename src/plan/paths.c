@@ -76,12 +76,8 @@ slowest_comparison(List *pathkeys)
 	return gpusort_rowkey_slowest(exprType((Node *) member->em_expr), eclass->ec_collation);
 }
 
-/*
- * Returns a SortPath over child at GpuSort's cost, or NULL if core's sort costs no
- * more.  bound: of the query's LIMIT.
- */
-static Path *
-price_sort(PlannerInfo *root, RelOptInfo *rel, Path *child, List *pathkeys, const GpusortKeyPlan *key,
+Path *
+gpusort_plan_price_sort(PlannerInfo *root, RelOptInfo *rel, Path *child, List *pathkeys, const GpusortKeyPlan *key,
 		   GpusortBound bound)
 {
 	SortPath   *path = create_sort_path(root, rel, child, pathkeys, -1);
@@ -185,7 +181,7 @@ gpusort_plan_offer_paths(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *o
 		return;
 	if (!gpusort_plan_key(root->sort_pathkeys, &key))
 		return;
-	if (input != NULL && (path = price_sort(root, ordered_rel, input, root->sort_pathkeys, &key, bound)) != NULL)
+	if (input != NULL && (path = gpusort_plan_price_sort(root, ordered_rel, input, root->sort_pathkeys, &key, bound)) != NULL)
 		offer(root, ordered_rel, path);
 
 	if (!ordered_rel->consider_parallel || input_rel->partial_pathlist == NIL)
@@ -197,7 +193,7 @@ gpusort_plan_offer_paths(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *o
 	if (bound.rows < 0 && root->tuple_fraction == 0 &&
 		(path = gpusort_plan_parallel_sort(root, ordered_rel, input, rows, root->sort_pathkeys, &key)) != NULL)
 		offer(root, ordered_rel, path);
-	path = price_sort(root, ordered_rel, input, root->sort_pathkeys, &key, bound);
+	path = gpusort_plan_price_sort(root, ordered_rel, input, root->sort_pathkeys, &key, bound);
 	if (path != NULL)
 	{
 		rows = input->rows * input->parallel_workers;
@@ -324,7 +320,7 @@ gpusort_plan_offer_order(PlannerInfo *root, RelOptInfo *rel)
 		pathkeys_contained_in(pathkeys, cheapest->pathkeys) ||
 		gpusort_cost_few_rows(cheapest->rows, cheapest->pathtarget->width, list_length(pathkeys), slowest_comparison(pathkeys)) ||
 		!returns_columns(root, rel, pathkeys, false) || !gpusort_plan_key(pathkeys, &key) ||
-		(sort = price_sort(root, rel, cheapest, pathkeys, &key, gpusort_unbounded)) == NULL)
+		(sort = gpusort_plan_price_sort(root, rel, cheapest, pathkeys, &key, gpusort_unbounded)) == NULL)
 		return;
 	saving = gpusort_plan_presort_saving(root, rel);
 	if (least != NULL && sort->total_cost - saving >= INDEX_MARGIN * least->total_cost)

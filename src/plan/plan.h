@@ -271,6 +271,10 @@ extern const GpusortBound gpusort_unbounded;
  */
 extern GpusortBound gpusort_bound_clause(Node *count, Node *offset, LimitOption option, double rows);
 
+/* Returns a SortPath over child at GpuSort's cost, or NULL if core's sort costs no more.  bound: of the query's LIMIT.  In paths.c. */
+extern Path *gpusort_plan_price_sort(PlannerInfo *root, RelOptInfo *rel, Path *child, List *pathkeys, const GpusortKeyPlan *key,
+									 GpusortBound bound);
+
 /* The bound of a Limit node, for its child. */
 extern GpusortBound gpusort_bound_child(Limit *limit);
 

@@ -343,6 +343,10 @@ unlike(plan_of($_, $feeds), qr/Gather/, "one process reads for: $_")
   foreach "SELECT count(DISTINCT k), string_agg(c, ',' ORDER BY k) FROM p", "SELECT g, count(DISTINCT k), string_agg(c, ',' ORDER BY k) FROM p GROUP BY g",
 	'SELECT count(DISTINCT n) FILTER (WHERE k > 0) FROM p', 'SELECT count(*), count(DISTINCT few) FROM p';
 
+# A sort of the rows by their groups in all processes is cheaper to the planner than core's in one, but not than numbers of groups.
+like(plan_of("SELECT g, array_agg(k ORDER BY n), count(DISTINCT k) FROM p GROUP BY g", "$feeds SET parallel_tuple_cost = 0.001; SET enable_hashagg = off;"),
+	qr/GpuSort Aggregate/, 'groups are numbered where all processes could sort by them');
+
 # The planner may aggregate partitions one by one.
 $node->safe_psql('postgres', <<'SQL');
 CREATE TABLE parts (c text, g int, k int) PARTITION BY LIST (g);
