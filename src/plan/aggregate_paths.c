@@ -148,6 +148,7 @@ presort(PlannerInfo *root, RelOptInfo *grouped, Path *path, double rows, Cost *s
 	List	   *columns;
 	List	   *clauses;
 	int			distinct = 0;
+	double		kept;
 	GpusortKeyPlan key;
 	GpusortCostInput input;
 	ListCell   *lc;
@@ -157,9 +158,14 @@ presort(PlannerInfo *root, RelOptInfo *grouped, Path *path, double rows, Cost *s
 	columns = gpusort_plan_order_columns(in_order, true, &clauses);
 	foreach(lc, root->agginfos)
 		distinct += GPUSORT_AGGINFO_AGGREF((AggInfo *) lfirst(lc))->aggdistinct != NIL;
-	if (pathkeys == NIL && distinct > 0 && distinct < list_length(root->agginfos) &&
-		gpusort_plan_few_distinct(estimate_num_groups(root, columns, rows, NULL, NULL), rows))
-		return NULL;
+	kept = estimate_num_groups(root, list_concat_unique(get_sortgrouplist_exprs(root->parse->groupClause, root->processed_tlist), columns),
+							   rows, NULL, NULL);
+	if (distinct < list_length(root->agginfos))
+	{
+		if (pathkeys == NIL && distinct > 0 && gpusort_plan_few_distinct(kept, rows))
+			return NULL;
+		kept = 0;
+	}
 	path = compute(root, path, columns);
 	if (path == NULL)
 		return NULL;
@@ -168,12 +174,13 @@ presort(PlannerInfo *root, RelOptInfo *grouped, Path *path, double rows, Cost *s
 	if (pathkeys == NIL || !gpusort_plan_key(pathkeys, &key))
 		return NULL;
 	input = gpusort_cost_input(rows, path->pathtarget->width, path, &key);
+	input.kept = kept;
 	/* without groups, the planner counts no sort at all before 16 */
 	if (*saving > 0)
 		*saving = root->parse->groupClause == NIL ? SHARE_MARGIN * gpusort_cost_sort(&input) :
 			Max(*saving, gpusort_cost_sort(&input));
-	return path->parallel_workers > 0 ? gpusort_plan_parallel_sort(root, grouped, path, rows, pathkeys, &key) :
-		gpusort_plan_price_sort(root, grouped, path, pathkeys, &key, gpusort_unbounded);
+	return path->parallel_workers > 0 ? gpusort_plan_parallel_sort(root, grouped, path, rows, pathkeys, &key, kept) :
+		gpusort_plan_price_sort(root, grouped, path, pathkeys, &key, gpusort_unbounded, kept);
 }
 
 /*

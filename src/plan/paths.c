@@ -78,7 +78,7 @@ slowest_comparison(List *pathkeys)
 
 Path *
 gpusort_plan_price_sort(PlannerInfo *root, RelOptInfo *rel, Path *child, List *pathkeys, const GpusortKeyPlan *key,
-		   GpusortBound bound)
+		   GpusortBound bound, double kept)
 {
 	SortPath   *path = create_sort_path(root, rel, child, pathkeys, -1);
 	GpusortCostInput input = gpusort_cost_input(child->rows, child->pathtarget->width, child, key);
@@ -87,6 +87,7 @@ gpusort_plan_price_sort(PlannerInfo *root, RelOptInfo *rel, Path *child, List *p
 
 	input.fetched = bound.rows;
 	input.ties = bound.ties;
+	input.kept = kept;
 	cost = gpusort_cost_sort(&input);
 	saved = path->path.total_cost - child->total_cost - cost;
 	/* of infinite costs there is no difference */
@@ -112,7 +113,7 @@ offer(PlannerInfo *root, RelOptInfo *rel, Path *path)
 
 Path *
 gpusort_plan_parallel_sort(PlannerInfo *root, RelOptInfo *rel, Path *partial, double rows, List *pathkeys,
-						   const GpusortKeyPlan *key)
+						   const GpusortKeyPlan *key, double kept)
 {
 	double		processes = rows / Max(partial->rows, 1);
 	GpusortCostInput input;
@@ -123,6 +124,7 @@ gpusort_plan_parallel_sort(PlannerInfo *root, RelOptInfo *rel, Path *partial, do
 	if (!gpusort_plan_feed_pays(rows) || gpusort_cost_exceeds_files(rows, partial->pathtarget->width))
 		return NULL;
 	input = gpusort_cost_input(rows, partial->pathtarget->width, partial, key);
+	input.kept = kept;
 	cost = gpusort_cost_shared(&input, processes);
 	if (!(cost < gpusort_cost_core_sort(&input)) || isinf(partial->total_cost))
 		return NULL;
@@ -181,7 +183,7 @@ gpusort_plan_offer_paths(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *o
 		return;
 	if (!gpusort_plan_key(root->sort_pathkeys, &key))
 		return;
-	if (input != NULL && (path = gpusort_plan_price_sort(root, ordered_rel, input, root->sort_pathkeys, &key, bound)) != NULL)
+	if (input != NULL && (path = gpusort_plan_price_sort(root, ordered_rel, input, root->sort_pathkeys, &key, bound, 0)) != NULL)
 		offer(root, ordered_rel, path);
 
 	if (!ordered_rel->consider_parallel || input_rel->partial_pathlist == NIL)
@@ -191,9 +193,9 @@ gpusort_plan_offer_paths(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *o
 		return;
 	/* tuple_fraction tells of a LIMIT above the subquery that this sort is in */
 	if (bound.rows < 0 && root->tuple_fraction == 0 &&
-		(path = gpusort_plan_parallel_sort(root, ordered_rel, input, rows, root->sort_pathkeys, &key)) != NULL)
+		(path = gpusort_plan_parallel_sort(root, ordered_rel, input, rows, root->sort_pathkeys, &key, 0)) != NULL)
 		offer(root, ordered_rel, path);
-	path = gpusort_plan_price_sort(root, ordered_rel, input, root->sort_pathkeys, &key, bound);
+	path = gpusort_plan_price_sort(root, ordered_rel, input, root->sort_pathkeys, &key, bound, 0);
 	if (path != NULL)
 	{
 		rows = input->rows * input->parallel_workers;
@@ -320,14 +322,14 @@ gpusort_plan_offer_order(PlannerInfo *root, RelOptInfo *rel)
 		pathkeys_contained_in(pathkeys, cheapest->pathkeys) ||
 		gpusort_cost_few_rows(cheapest->rows, cheapest->pathtarget->width, list_length(pathkeys), slowest_comparison(pathkeys)) ||
 		!returns_columns(root, rel, pathkeys, false) || !gpusort_plan_key(pathkeys, &key) ||
-		(sort = gpusort_plan_price_sort(root, rel, cheapest, pathkeys, &key, gpusort_unbounded)) == NULL)
+		(sort = gpusort_plan_price_sort(root, rel, cheapest, pathkeys, &key, gpusort_unbounded, 0)) == NULL)
 		return;
 	saving = gpusort_plan_presort_saving(root, rel);
 	if (least != NULL && sort->total_cost - saving >= INDEX_MARGIN * least->total_cost)
 		return;
 	if (rel->consider_parallel && rel->partial_pathlist != NIL && root->tuple_fraction == 0 &&
 		returns_columns(root, rel, pathkeys, true))
-		shared = gpusort_plan_parallel_sort(root, rel, linitial(rel->partial_pathlist), cheapest->rows, pathkeys, &key);
+		shared = gpusort_plan_parallel_sort(root, rel, linitial(rel->partial_pathlist), cheapest->rows, pathkeys, &key, 0);
 	if (shared != NULL && shared->total_cost < sort->total_cost)
 		sort = shared;
 	else if (!found)

@@ -126,10 +126,10 @@ extern bool gpusort_plan_key(List *pathkeys, GpusortKeyPlan *key);
 /*
  * Returns a Sort above a Gather, for a relation with this many rows, which plan/parallel.c will replace by a sort that all
  * processes feed, at that one's cost: no row goes through a queue, the processes share the
- * work of gathering, and the leader returns the rows.  NULL if core's sort costs no more.  In paths.c.
+ * work of gathering, and the leader returns the rows.  NULL if core's sort costs no more.  kept: as above.  In paths.c.
  */
 extern Path *gpusort_plan_parallel_sort(PlannerInfo *root, RelOptInfo *rel, Path *partial, double rows, List *pathkeys,
-										const GpusortKeyPlan *key);
+										const GpusortKeyPlan *key, double kept);
 
 /*
  * Where a path of a table returns rows in the order that the query needs, or by the first columns of it: offers a sort of
@@ -271,9 +271,12 @@ extern const GpusortBound gpusort_unbounded;
  */
 extern GpusortBound gpusort_bound_clause(Node *count, Node *offset, LimitOption option, double rows);
 
-/* Returns a SortPath over child at GpuSort's cost, or NULL if core's sort costs no more.  bound: of the query's LIMIT.  In paths.c. */
+/*
+ * Returns a SortPath over child at GpuSort's cost, or NULL if core's sort costs no more.  bound: of the query's LIMIT.
+ * kept: how many rows are kept where equal ones are dropped, else 0.  In paths.c.
+ */
 extern Path *gpusort_plan_price_sort(PlannerInfo *root, RelOptInfo *rel, Path *child, List *pathkeys, const GpusortKeyPlan *key,
-									 GpusortBound bound);
+									 GpusortBound bound, double kept);
 
 /* The bound of a Limit node, for its child. */
 extern GpusortBound gpusort_bound_child(Limit *limit);
