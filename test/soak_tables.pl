@@ -16,7 +16,7 @@ my ($seed, $file) = @ARGV;
 srand($seed);
 open my $out, '>', $file or die "$file: $!";
 my @collations = ('C', 'default', 'en-x-icu', 'cs-x-icu', 'nocase');
-my @kinds = (@plain_kinds, @nested_kinds, 'citext');
+my @kinds = (@plain_kinds, 'citext');
 
 # An index of a random access method on a column, or none if its type has no operators for it
 # or a value is too long.
@@ -47,7 +47,7 @@ sub views_of
 	  . "CREATE VIEW ${table}_distinct AS SELECT DISTINCT ON ($group) * FROM $table ORDER BY " . join(', ', directions($group, $value)) . ";\n";
 }
 
-print $out 'CREATE EXTENSION citext; CREATE EXTENSION gpusort;', random_schema(), $nested_schema, 'CREATE ROLE smith LOGIN;';
+print $out 'CREATE EXTENSION citext; CREATE EXTENSION gpusort;', random_schema(), 'CREATE ROLE smith LOGIN;';
 while (my @some = splice @kinds, 0, 8)
 {
 	my $table = 'of_' . $some[0] =~ s/\W+/_/gr . '_' . @kinds;

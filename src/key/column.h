@@ -57,8 +57,6 @@
 #define GPUSORT_KEY_COLUMN_H
 
 #include "port/pg_bswap.h"
-#include "storage/itemptr.h"
-#include "utils/inet.h"
 #include "utils/sortsupport.h"
 
 #include "compat.h"
@@ -92,8 +90,6 @@ typedef enum GpusortRowKind
 	GPUSORT_ROW_INTERVAL,
 	GPUSORT_ROW_TIMETZ,
 	GPUSORT_ROW_INET,			/* three words once the sample has shown IPv6 */
-	GPUSORT_ROW_PACKED,			/* arrays, ranges, rows, bit strings: key/packed.h; three
-								 * words if the sample shows that all values fit then */
 	/* the words are always a prefix */
 	GPUSORT_ROW_ABBREVIATED,	/* text and bpchar under ICU */
 	GPUSORT_ROW_LIBC,			/* text, bpchar and name under libc: words propose an order;
@@ -104,7 +100,6 @@ typedef enum GpusortRowKind
 #define GPUSORT_COLUMN_MAX_WORDS	3
 
 typedef struct GpusortEnumRanks GpusortEnumRanks;	/* values.c */
-typedef struct GpusortPacking GpusortPacking;	/* packed.h */
 typedef struct GpusortSupport GpusortSupport;	/* support.c */
 
 /* The bits of the words that say more than the value does */
@@ -145,11 +140,10 @@ typedef struct GpusortRowColumn
 		}			labels;		/* ENUM */
 		struct
 		{
-			GpusortPacking *packing;	/* how values become bit strings; NULL: kind TEXT */
-			const char *prefix; /* bytes that most values, or their bit strings, begin
-								 * with; the words hold what follows */
+			const char *prefix; /* bytes that most values begin with; the words hold
+								 * what follows */
 			Size		prefix_bytes;	/* their number; 0: none */
-		}			bytes;		/* TEXT and PACKED */
+		}			bytes;		/* TEXT */
 		struct
 		{
 			struct GpusortIcu *tables;	/* primary weights, kept by the backend; NULL: there are none */
@@ -216,11 +210,7 @@ gpusort_column_widen(GpusortRowColumn *column, int bits, int *spare)
 extern const char *gpusort_rowtype_resolve(const GpusortSortColumn *from, int place,
 										   GpusortRowColumn *column);
 
-/*
- * Prepares a planned column for encoding values, whatever its kind and place: what its kind
- * needs, also in fields.  from: the column of the ORDER BY list; NULL for a field, which
- * is never of kind ABBREVIATED.
- */
+/* Prepares a planned column for encoding values.  from: the column of the ORDER BY list. */
 extern void gpusort_rowtype_begin(const GpusortSortColumn *from, GpusortRowColumn *column);
 
 /*
@@ -243,22 +233,6 @@ extern bool gpusort_rowinet_is_ipv6(Datum value);
 
 /* Bits that the third word of an inet column holds */
 #define GPUSORT_INET_THIRD_BITS	58
-
-/* The same as the encoders above for kind PACKED. */
-extern bool gpusort_rowpacked_encode(const GpusortRowColumn *column, Datum value, uint64 *words);
-
-/*
- * Writes the first most bytes of a value's bit string, padded with zeros, to room for
- * GPUSORT_PACKED_WORDS(8 * most).  Returns their number, or more than most if there are more.
- */
-extern Size gpusort_rowpacked_head(const GpusortRowColumn *column, Datum value, Size most, uint64 *bytes);
-
-/*
- * Returns the value's whole bit string, in the current memory context.  It compares by
- * its bytes, and takes about gpusort_rowpacked_size() bytes of memory.
- */
-extern char *gpusort_rowpacked_bytes(const GpusortRowColumn *column, Datum value, Size *length);
-extern Size gpusort_rowpacked_size(const GpusortRowColumn *column, Datum value);
 
 /* Makes the words of a string under libc's rules. */
 extern void gpusort_rowlibc_words(const GpusortRowColumn *column, const char *data, Size length,
@@ -356,20 +330,6 @@ gpusort_append_bits(uint64 *words, Size used, uint64 number, int n)
 		word[0] |= number >> (n - room);
 		word[1] |= number << (64 - (n - room));
 	}
-}
-
-/* The 48 bits of a macaddr and of a tid */
-static inline uint64
-gpusort_macaddr_bits(const macaddr *address)
-{
-	return (uint64) gpusort_load_be32(address) << 16 | address->e << 8 | address->f;
-}
-
-static inline uint64
-gpusort_tid_bits(const ItemPointerData *tid)
-{
-	return (uint64) ItemPointerGetBlockNumberNoCheck(tid) << 16 |
-		ItemPointerGetOffsetNumberNoCheck(tid);
 }
 
 /* ---- rowkey.c ---- */

@@ -14,9 +14,6 @@
  * that order by bytes, the builtin provider, and in the pattern_ops families.  Others
  * compare by ICU (key/text.c) or by libc (key/libc_text.c).
  *
- * Arrays, ranges and rows compare by the default operator classes of their elements,
- * bounds and columns.  So these are resolved as if they were columns.
- *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -35,11 +32,10 @@
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
-#include "utils/typcache.h"
 
+#include "key/column.h"
 #include "key/icu.h"
 #include "key/libc.h"
-#include "key/packed.h"
 
 /* The encoding of some types.  key/column.h explains the fields and the plans. */
 typedef struct RowType
@@ -73,7 +69,6 @@ static const RowType row_types[] = {
 	{{INTERVALOID}, GPUSORT_ROW_INTERVAL, 2, 37, 75, 0},
 	{{TIMETZOID}, GPUSORT_ROW_TIMETZ, 2, 53, 86, 0},
 	{{INETOID}, GPUSORT_ROW_INET, 2, 63, 128, 0},
-	{{ANYARRAYOID, ANYRANGEOID, RECORDOID, BITOID, VARBITOID}, GPUSORT_ROW_PACKED, 2, 63, 128, 0},
 };
 
 /*
@@ -262,44 +257,6 @@ compares_as_citext(Oid opfamily, Oid type)
 		(GetDatabaseEncoding() == PG_UTF8 || pg_database_encoding_max_length() == 1);
 }
 
-/*
- * Plans the packing of a column of kind PACKED, and how its fields are encoded.
- * Returns NULL if gpusort does not support a field.  compare: the support function of
- * the column's operator family.
- */
-static GpusortPacking *
-resolve_packing(const GpusortSortColumn *from, Oid compare)
-{
-	GpusortPacking *packing = gpusort_packed_plan(compare, from->type, from->row);
-
-	if (packing == NULL)
-		return NULL;
-	for (int i = 0; i < packing->nfields; i++)
-	{
-		GpusortField *field = &packing->fields[i];
-		GpusortSortColumn column = {
-			.attno = i + 1,
-			.sort_operator = lookup_type_cache(field->type, TYPECACHE_LT_OPR)->lt_opr,
-			.collation = field->collation,
-			.type = field->type,
-		};
-
-		if (!OidIsValid(column.sort_operator) ||
-			gpusort_rowtype_resolve(&column, i + 1, &field->column) != NULL || field->column.lowered ||
-			!gpusort_packed_field(field->column.kind))
-			return NULL;
-	}
-	return packing;
-}
-
-/* The reason for a type without an encoding.  One that is not PostgreSQL's own is in quotation marks, as in other reasons. */
-static const char *
-unsupported(Oid type)
-{
-	return psprintf(type < FirstNormalObjectId ? "type %s is not supported" : "type \"%s\" is not supported",
-					format_type_be(type));
-}
-
 const char *
 gpusort_rowtype_resolve(const GpusortSortColumn *from, int place, GpusortRowColumn *column)
 {
@@ -330,7 +287,11 @@ gpusort_rowtype_resolve(const GpusortSortColumn *from, int place, GpusortRowColu
 	if (opfamily >= FirstNormalObjectId && !lowered && gpusort_rowsupport_possible(from, opfamily, opcintype))
 		type = &supported_type;
 	if (type == NULL || !IsBinaryCoercible(getBaseType(from->type), opcintype))
-		return unsupported(from->type);
+	{
+		/* one that is not PostgreSQL's own is in quotation marks, as in other reasons */
+		return psprintf(from->type < FirstNormalObjectId ? "type %s is not supported" : "type \"%s\" is not supported",
+						format_type_be(from->type));
+	}
 	if (opfamily >= FirstNormalObjectId && !lowered && type != &supported_type)
 		return psprintf("the operator family of column %d is not built in", place);
 
@@ -343,13 +304,7 @@ gpusort_rowtype_resolve(const GpusortSortColumn *from, int place, GpusortRowColu
 	}
 
 	memset(column, 0, sizeof(*column));
-	if (type->kind == GPUSORT_ROW_PACKED)
-	{
-		column->bytes.packing = resolve_packing(from, get_opfamily_proc(opfamily, opcintype, opcintype, BTORDER_PROC));
-		if (column->bytes.packing == NULL)
-			return unsupported(from->type);
-	}
-	else if (type->kind == GPUSORT_ROW_LIBC)
+	if (type->kind == GPUSORT_ROW_LIBC)
 		column->libc.locale = libc;
 	else if (type->kind == GPUSORT_ROW_ENUM)
 		column->labels.type = getBaseType(from->type);
@@ -402,10 +357,6 @@ gpusort_rowtype_begin(const GpusortSortColumn *from, GpusortRowColumn *column)
 			break;
 		case GPUSORT_ROW_SUPPORTED:
 			gpusort_rowsupport_begin(column, from);
-			break;
-		case GPUSORT_ROW_PACKED:
-			for (int i = 0; i < column->bytes.packing->nfields; i++)
-				gpusort_rowtype_begin(NULL, &column->bytes.packing->fields[i].column);
 			break;
 		default:
 			break;

@@ -118,8 +118,7 @@ gpusort_rowkey_order(const GpusortRowKey *key, int number)
 	return (GpusortColumnOrder)
 	{
 		.descending = column->descending,
-			.by_bytes = column->kind == GPUSORT_ROW_TEXT || column->kind == GPUSORT_ROW_PACKED,
-			.made = column->kind == GPUSORT_ROW_PACKED || column->lowered,
+			.by_bytes = column->kind == GPUSORT_ROW_TEXT,
 			.libc = column->kind == GPUSORT_ROW_LIBC ? column->libc.locale : NULL,
 			.is_name = column->kind == GPUSORT_ROW_LIBC && column->is_name,
 			.blank_padded = column->blank_padded,
@@ -203,11 +202,6 @@ gpusort_rowkey_bytes(const GpusortRowKey *key, int number, Datum value,
 	const GpusortRowColumn *column = &key->columns[number];
 	struct varlena *datum;
 
-	if (column->kind == GPUSORT_ROW_PACKED)
-	{
-		*bytes = gpusort_rowpacked_bytes(column, value, length);
-		return;
-	}
 	Assert(column->kind == GPUSORT_ROW_TEXT);
 	datum = PG_DETOAST_DATUM_PACKED(value);
 	*bytes = VARDATA_ANY(datum);
@@ -223,8 +217,6 @@ gpusort_rowkey_copied_bytes(const GpusortRowKey *key, int number, Datum value)
 {
 	const GpusortRowColumn *column = &key->columns[number];
 
-	if (column->kind == GPUSORT_ROW_PACKED)
-		return gpusort_rowpacked_size(column, value);
 	/* a chunk of memory of its own: a power of two, behind a header */
 	if (column->lowered && !gpusort_varlena_remote(DatumGetPointer(value)))
 		return pg_nextpower2_size_t(Max(VARSIZE_ANY_EXHDR(DatumGetPointer(value)), 8)) + 2 * MAXIMUM_ALIGNOF;

@@ -144,8 +144,7 @@ gpusort_few_encode(GpusortRowColumn *column, Datum value, uint64 *words)
 			}
 		}
 	}
-	if (column->kind == GPUSORT_ROW_PACKED ? gpusort_rowpacked_encode(column, value, words) :
-		gpusort_rowstring_encode(column, value, words))
+	if (gpusort_rowstring_encode(column, value, words))
 		return true;
 	if (!remote && !few->complete && add_value(few, slot, bytes, length, words, column->words))
 	{

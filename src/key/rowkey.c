@@ -16,26 +16,22 @@
 #include "postgres.h"
 
 #include "catalog/pg_collation.h"
-#include "catalog/pg_type.h"
-#include "executor/executor.h"
 #include "nodes/nodeFuncs.h"
+#include "storage/itemptr.h"
+#include "utils/inet.h"
 #include "utils/uuid.h"
 
-#include "key/packed.h"
+#include "key/column.h"
 
 GpusortSortColumn
 gpusort_rowkey_column(AttrNumber attno, Oid sort_operator, Oid collation, bool nulls_first, Expr *expr)
 {
-	RowExpr    *row = (RowExpr *) expr;
-	bool		is_record = IsA(row, RowExpr) && row->row_typeid == RECORDOID;
-
 	return (GpusortSortColumn) {
 		.attno = attno,
 		.sort_operator = sort_operator,
 		.collation = collation,
 		.nulls_first = nulls_first,
 		.type = exprType((Node *) expr),
-		.row = is_record ? ExecTypeFromExprList(row->args) : NULL,
 	};
 }
 
@@ -106,8 +102,8 @@ gpusort_rowkey_begin(const GpusortKeyPlan *plan)
 		const GpusortSortColumn *from = &plan->from[i];
 		SortSupport ssup = &key->comparators[i];
 
-		/* also those without words: their values may be packed to break ties */
-		gpusort_rowtype_begin(from, &key->columns[i]);
+		if (i < key->nencoded)
+			gpusort_rowtype_begin(from, &key->columns[i]);
 		key->last_attno = Max(key->last_attno, from->attno);
 		ssup->ssup_cxt = CurrentMemoryContext;
 		/* the collation orders by bytes, for which strcoll() would take longer */
@@ -163,6 +159,19 @@ static inline uint64
 flagged_word(const GpusortRowColumn *column, uint64 bits)
 {
 	return (bits ^ column->masks.flip[0]) | column->masks.base;
+}
+
+/* The 48 bits of a macaddr and of a tid */
+static inline uint64
+macaddr_bits(const macaddr *address)
+{
+	return (uint64) gpusort_load_be32(address) << 16 | address->e << 8 | address->f;
+}
+
+static inline uint64
+tid_bits(const ItemPointerData *tid)
+{
+	return (uint64) ItemPointerGetBlockNumberNoCheck(tid) << 16 | ItemPointerGetOffsetNumberNoCheck(tid);
 }
 
 /*
@@ -227,10 +236,10 @@ encode_value(GpusortRowColumn *column, Datum value, uint64 *words)
 			words[0] = gpusort_rowenum_encode(column, value);
 			break;
 		case GPUSORT_ROW_MACADDR:
-			words[0] = flagged_word(column, gpusort_macaddr_bits(DatumGetMacaddrP(value)));
+			words[0] = flagged_word(column, macaddr_bits(DatumGetMacaddrP(value)));
 			break;
 		case GPUSORT_ROW_TID:
-			words[0] = flagged_word(column, gpusort_tid_bits((ItemPointer) DatumGetPointer(value)));
+			words[0] = flagged_word(column, tid_bits((ItemPointer) DatumGetPointer(value)));
 			break;
 		case GPUSORT_ROW_FLOAT8:
 			words[0] = gpusort_column_float8(column, (uint64) DatumGetInt64(value));
@@ -263,10 +272,6 @@ encode_value(GpusortRowColumn *column, Datum value, uint64 *words)
 		case GPUSORT_ROW_SUPPORTED:
 			gpusort_rowsupport_encode(column, value, words);
 			whole = false;
-			break;
-		case GPUSORT_ROW_PACKED:
-			whole = column->few == NULL ? gpusort_rowpacked_encode(column, value, words) :
-				gpusort_few_encode(column, value, words);
 			break;
 	}
 	return whole;

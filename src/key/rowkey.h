@@ -29,8 +29,6 @@ typedef struct GpusortSortColumn
 	Oid			collation;		/* InvalidOid for types without collations */
 	bool		nulls_first;
 	Oid			type;			/* type of the attribute; may be a domain */
-	TupleDesc	row;			/* of type record: the columns that all values have; NULL:
-								 * not known, or another type */
 } GpusortSortColumn;
 
 typedef struct GpusortRowKey GpusortRowKey;
@@ -193,12 +191,12 @@ typedef struct GpusortColumnOrder
 	bool		descending;
 	bool		by_bytes;		/* by memcmp(), then the shorter value first, and all that reversed
 								 * if descending; gpusort_rowkey_bytes() returns the bytes */
-	bool		made;			/* these bytes are made of the value; else they are in it */
 	struct GpusortLibc *libc;	/* strings compare by strcoll() in this locale, and by their bytes
 								 * if that finds them equal; else NULL */
 	bool		is_name;		/* strings are names */
 	bool		blank_padded;	/* their trailing blanks do not count */
-	bool		lowered;		/* they are citext: they compare in small letters */
+	bool		lowered;		/* they are citext: they compare in small letters, of which
+								 * their bytes are made; else these are in the value */
 } GpusortColumnOrder;
 
 extern GpusortColumnOrder gpusort_rowkey_order(const GpusortRowKey *key, int column);

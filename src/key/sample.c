@@ -16,8 +16,7 @@
  *
  *	weights		Strings under libc's rules: see key/sample_strings.c.
  *
- *	third word	An inet column gets a third word only if there are IPv6 addresses; an
- *				array, a range, a row or a bit string if all values fit then.
+ *	third word	An inet column gets a third word only if there are IPv6 addresses.
  *
  *	few values	If values of the last column are longer than its words and repeat,
  *				they are kept as long as they are few (key/few.c).
@@ -34,14 +33,13 @@
 #include "miscadmin.h"
 #include "utils/memutils.h"
 
-#include "key/packed.h"
 #include "key/sample_state.h"
 
 /* Fewer rows are sorted before a choice could pay. */
 #define MIN_ROWS			256
 
-/* The values of kind PACKED that are looked at for their size.  Fewer rows are no sample. */
-#define LOOKED_AT			64
+/* Fewer rows are no sample. */
+#define MIN_SAMPLE			64
 
 /*
  * The values that are looked at for repetitions.  If these are all different, there are
@@ -52,8 +50,7 @@
 static inline bool
 is_string(const GpusortRowColumn *column)
 {
-	return column->kind == GPUSORT_ROW_TEXT || column->kind == GPUSORT_ROW_PACKED ||
-		column->kind == GPUSORT_ROW_ABBREVIATED ||
+	return column->kind == GPUSORT_ROW_TEXT || column->kind == GPUSORT_ROW_ABBREVIATED ||
 		(column->kind == GPUSORT_ROW_LIBC && !column->is_name);
 }
 
@@ -184,25 +181,6 @@ has_ipv6(const GpusortSample *sample, const GpusortRowColumn *column)
 	return false;
 }
 
-/* Do all values of a column of kind PACKED fit in three words, but not in two? */
-static bool
-fits_third_word(const GpusortSample *sample, const GpusortRowColumn *column)
-{
-	Size		longest = 0;
-
-	for (int i = 0; i < LOOKED_AT; i++)
-	{
-		bool		isnull;
-		Datum		value = gpusort_sample_value(sample, (uint64) i * sample->n / LOOKED_AT,
-											 column, &isnull);
-		uint64		words[GPUSORT_PACKED_WORDS(3 * 64)];
-
-		if (!isnull)
-			longest = Max(longest, gpusort_packed_bits(column, value, 3 * 64 - 1, words));
-	}
-	return longest > 2 * 64 - 1 && longest <= 3 * 64 - 1;
-}
-
 /* Keeps the values of the last column of the list if they repeat in the sample. */
 static void
 look_for_few(const GpusortSample *sample)
@@ -238,7 +216,7 @@ gpusort_rowkey_settle(GpusortRowKey *key, GpusortSampleRow row, void *arg, uint3
 	GpusortSample sample = {.key = key, .row = row, .arg = arg, .n = n, .expected = Max(expected, n)};
 	int			spare = GPUSORT_MAX_WORDS - key->words;
 
-	if (sample.expected < MIN_ROWS || n < LOOKED_AT)
+	if (sample.expected < MIN_ROWS || n < MIN_SAMPLE)
 		return;
 	cxt = AllocSetContextCreate(lasting, "GpuSort sample", ALLOCSET_DEFAULT_SIZES);
 	old = MemoryContextSwitchTo(cxt);
@@ -252,9 +230,7 @@ gpusort_rowkey_settle(GpusortRowKey *key, GpusortSampleRow row, void *arg, uint3
 			key->nencoded = i;
 			break;
 		}
-		if (column->kind == GPUSORT_ROW_PACKED && spare > 0 && fits_third_word(&sample, column))
-			gpusort_column_widen(column, 64, &spare);
-		else if (column->kind == GPUSORT_ROW_LIBC && !column->is_name)
+		if (column->kind == GPUSORT_ROW_LIBC && !column->is_name)
 			gpusort_sample_choose_weights(&sample, column, lasting, &spare);
 		else if (column->kind == GPUSORT_ROW_SUPPORTED)
 			gpusort_sample_choose_support(&sample, column);

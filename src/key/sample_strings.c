@@ -9,10 +9,9 @@
  * prefix of all of them is that of the first and the last one.  A few strings at each
  * end may lack it, because their words tell that they do (key/text.c).
  *
- * Under ICU, words hold weights, so the prefix is one of weights.  Values of kind
- * PACKED are taken as the strings of their bits.  Under libc's rules, words hold codes of
- * the letters behind the prefix (key/libc_alphabet.c), and a column gets a third word if
- * two would leave too many ties.
+ * Under ICU, words hold weights, so the prefix is one of weights.  Under libc's rules,
+ * words hold codes of the letters behind the prefix (key/libc_alphabet.c), and a column
+ * gets a third word if two would leave too many ties.
  *
  *-------------------------------------------------------------------------
  */
@@ -27,7 +26,6 @@
 
 #include "key/icu.h"
 #include "key/libc.h"
-#include "key/packed.h"
 #include "key/sample_state.h"
 
 /* The strings that are looked at for a prefix, spread over the sample */
@@ -40,9 +38,6 @@
 
 /* The bytes of a string that are looked at: enough for as many bytes of weights */
 #define STRING_BYTES		(4 * MAX_PREFIX_BYTES)
-
-/* The same for values of kind PACKED: a prefix, and as many bytes as their words hold */
-#define PACKED_BYTES		(MAX_PREFIX_BYTES + 24)
 
 /* The prefix may be missing in this part of the values at each end of their order. */
 #define OUTSIDERS(n)		((n) / 16)
@@ -108,14 +103,6 @@ take_strings(const GpusortSample *sample, const GpusortRowColumn *column, Sample
 		if (isnull)
 			continue;
 		count++;
-		if (column->kind == GPUSORT_ROW_PACKED)
-		{
-			uint64	   *words = palloc(sizeof(uint64) * GPUSORT_PACKED_WORDS(8 * PACKED_BYTES));
-
-			string->length = Min(gpusort_rowpacked_head(column, value, PACKED_BYTES, words), PACKED_BYTES);
-			string->bytes = (char *) words;
-			continue;
-		}
 		copy = detoast_attr_slice((struct varlena *) DatumGetPointer(value), 0, STRING_BYTES);
 		string->bytes = VARDATA_ANY(copy);
 		string->length = VARSIZE_ANY_EXHDR(copy);

@@ -14,8 +14,8 @@
  *
  * 3. Strings that order by their bytes are sorted like keys, 8 bytes behind their common
  *    prefix at a time, most significant ones first: McIlroy, Bostic and McIlroy, "Engineering
- *    Radix Sort", 1993.  So are the bit strings of arrays, ranges and rows (key/packed.h), and
- *    strings in small letters, of which distinct ones are not looked for.
+ *    Radix Sort", 1993.  So are strings in small letters, of which distinct ones are not
+ *    looked for.
  *
  * 4. If not, all values are compared.
  *
@@ -305,11 +305,11 @@ sort_values(GpusortTiedGroup *group, GpusortTiedRow *rows, uint64 n, uint32 *ord
 {
 	GpusortColumnOrder by = gpusort_rowkey_order(group->gather->rows.key, group->column);
 
-	if (by.made && by.by_bytes && take_bytes(group, rows, n))
+	if (by.lowered && by.by_bytes && take_bytes(group, rows, n))
 		sort_bytes(group, rows, n, 0, 0);
 	else if (n >= MIN_HASH_ROWS && gpusort_ties_sort_distinct(group, rows, n, order))
 		return;
-	else if (!by.made && by.by_bytes && take_bytes(group, rows, n))
+	else if (!by.lowered && by.by_bytes && take_bytes(group, rows, n))
 		sort_bytes(group, rows, n, 0, 0);
 	else
 		sort_by_comparing(group, rows, n, compare_values);

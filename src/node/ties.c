@@ -110,7 +110,7 @@ search_ties(GpusortGather *gather, uint32 *order, uint64 rows, uint8 *ties, bool
 	{
 		gpusort_strings_begin(&search.strings, gather, column);
 		input.string = string_of;
-		input.by_bytes = by.by_bytes && !by.made;
+		input.by_bytes = by.by_bytes && !by.lowered;
 		input.descending = by.descending;
 		input.decides = column + 1 == gather->spec->ncolumns;
 	}

@@ -26,9 +26,8 @@ BEGIN
 	END LOOP;
 END $$;
 
-SELECT plan(21);
+SELECT plan(12);
 SELECT is(wrong, NULL, format('%s: %s rounds from seed %s on', kind, rounds, :seed))
-FROM unnest(ARRAY['text', 'bpchar', 'name', 'bytea', 'numeric', 'int8', 'float8', 'interval', 'timetz', 'uuid', 'inet',
-	'varbit', 'bool[]', 'int4[]', 'int8[]', 'float8[]', 'tid[]', 'interval[]', 'tstzrange', 'row', 'lists']) AS kind,
+FROM unnest(ARRAY['text', 'bpchar', 'name', 'bytea', 'numeric', 'int8', 'float8', 'interval', 'timetz', 'uuid', 'inet', 'lists']) AS kind,
 	 LATERAL pg_temp.rounds(kind, :seed, :seconds * CASE kind WHEN 'lists' THEN 0.4 ELSE 0.03 END);
 SELECT * FROM finish();

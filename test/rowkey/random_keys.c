@@ -16,7 +16,6 @@
 #include "postgres.h"
 
 #include "access/htup_details.h"
-#include "catalog/pg_type.h"
 #include "executor/tuptable.h"
 #include "fmgr.h"
 #include "lib/stringinfo.h"
@@ -70,8 +69,6 @@ make_list(OrderedRows *ordered, Maker *maker, const char *wanted)
 		ordered->columns[c].collation = random_kinds[kind].collation;
 		ordered->columns[c].nulls_first = any(maker, 2);
 		ordered->columns[c].type = random_kinds[kind].type;
-		if (random_kinds[kind].type == RECORDOID)
-			ordered->columns[c].row = random_row_type();
 	}
 }
 

@@ -15,23 +15,15 @@
 
 #include <math.h>
 
-#include "access/htup_details.h"
 #include "catalog/pg_collation.h"
 #include "catalog/pg_type.h"
 #include "fmgr.h"
-#include "funcapi.h"
 #include "lib/stringinfo.h"
-#include "storage/itemptr.h"
-#include "utils/array.h"
 #include "utils/builtins.h"
-#include "utils/fmgroids.h"
-#include "utils/lsyscache.h"
 #include "utils/timestamp.h"
 #include "utils/uuid.h"
-#include "utils/varbit.h"
 
 #include "random_values.h"
-#include "compat.h"
 
 /* Makes maker->string of up to longest bytes, often with the first bytes of the last one. */
 static void
@@ -303,189 +295,6 @@ random_inet(Maker *maker)
 	return DirectFunctionCall1(inet_in, CStringGetDatum(literal.data));
 }
 
-/* Bit strings of up to 320 bits, often with the first ones of the last. */
-static Datum
-random_varbit(Maker *maker)
-{
-	VarBit	   *string;
-	int			bits;
-
-	next_string(maker, STRING_BYTES, "\0\001\200\377", 4);
-	bits = Max(8 * maker->length - any(maker, 8), 0);
-	string = palloc0(VARBITTOTALLEN(bits));
-	SET_VARSIZE(string, VARBITTOTALLEN(bits));
-	VARBITLEN(string) = bits;
-	memcpy(VARBITS(string), maker->string, VARBITBYTES(string));
-	if (bits % 8 > 0)
-		VARBITS(string)[bits / 8] &= 0xFF << (8 - bits % 8);
-	return VarBitPGetDatum(string);
-}
-
-/* An element of an array, of one of the types below */
-static Datum
-make_item(Maker *maker, Oid type, uint64 number)
-{
-	static const uint64 ends[] = {0, 1, PG_UINT64_MAX, (uint64) PG_INT64_MAX, (uint64) PG_INT64_MIN};
-	Interval   *interval;
-
-	if (number % 4 == 0)
-		number = ends[number / 4 % lengthof(ends)];
-	switch (type)
-	{
-		case BOOLOID:
-			return BoolGetDatum(number & 1);
-		case INT2OID:
-			return Int16GetDatum((int16) number);
-		case INT4OID:
-			return Int32GetDatum((int32) number);
-		case INT8OID:
-			return Int64GetDatum((int64) number);
-		case FLOAT8OID:
-			return Float8GetDatum(number % 5 == 0 ? NAN : number % 5 == 1 ? -0.0 : (double) (number % 100));
-		case TIDOID:
-			{
-				ItemPointer tid = palloc(sizeof(ItemPointerData));
-
-				ItemPointerSet(tid, (BlockNumber) (number >> 20), (OffsetNumber) number);
-				return PointerGetDatum(tid);
-			}
-		default:
-			interval = palloc0(sizeof(Interval));
-			interval->day = number % 3;
-			interval->month = number % 5;
-			return IntervalPGetDatum(interval);
-	}
-}
-
-/*
- * The last array with one element more, less or changed, in one dimension that begins at 1
- * or elsewhere, or in two.
- */
-static Datum
-random_array(Maker *maker, Oid type)
-{
-	int16		length;
-	bool		by_value;
-	char		align;
-	Datum		items[MAX_ITEMS];
-	int			dims[2];
-	int			lower[2] = {1, 1};
-	int			change = any(maker, MAX_ITEMS);
-
-	if (any(maker, 3) == 0)
-		maker->nitems = any(maker, MAX_ITEMS + 1);
-	else if (any(maker, 2) == 0)
-		maker->nitems = Min(maker->nitems + 1, MAX_ITEMS);
-	maker->items[change] = pg_prng_uint64(&maker->random) >> any(maker, 64);
-	maker->nulls[change] = any(maker, 8) == 0;
-	for (int i = 0; i < maker->nitems; i++)
-		items[i] = make_item(maker, type, maker->items[i]);
-	get_typlenbyvalalign(type, &length, &by_value, &align);
-	dims[0] = maker->nitems;
-	dims[1] = 1;
-	if (any(maker, 8) == 0)
-		lower[0] = any(maker, 5) - 2;
-	if (any(maker, 4) == 0 && maker->nitems % 2 == 0)
-	{
-		dims[0] /= 2;
-		dims[1] = 2;
-	}
-	return PointerGetDatum(construct_md_array(items, maker->nulls, dims[1] == 2 || any(maker, 8) == 0 ? 2 : 1, dims, lower,
-											  type, length, by_value, align));
-}
-
-static Datum
-random_bools(Maker *maker)
-{
-	return random_array(maker, BOOLOID);
-}
-
-static Datum
-random_int4s(Maker *maker)
-{
-	return random_array(maker, INT4OID);
-}
-
-static Datum
-random_int8s(Maker *maker)
-{
-	return random_array(maker, INT8OID);
-}
-
-static Datum
-random_float8s(Maker *maker)
-{
-	return random_array(maker, FLOAT8OID);
-}
-
-static Datum
-random_tids(Maker *maker)
-{
-	return random_array(maker, TIDOID);
-}
-
-static Datum
-random_intervals(Maker *maker)
-{
-	return random_array(maker, INTERVALOID);
-}
-
-/* The last range with another bound, or with the same ones, infinite, inclusive or not; or an empty one. */
-static Datum
-random_tstzrange(Maker *maker)
-{
-	StringInfoData literal;
-
-	for (int i = 0; i < 2; i++)
-	{
-		if (any(maker, 4) == 0)
-			maker->bounds[i] = any(maker, 4) == 0 ? (any(maker, 2) ? DT_NOBEGIN : DT_NOEND) : any(maker, 1000);
-	}
-	if (maker->bounds[0] > maker->bounds[1])
-	{
-		TimestampTz bound = maker->bounds[0];
-
-		maker->bounds[0] = maker->bounds[1];
-		maker->bounds[1] = bound;
-	}
-	initStringInfo(&literal);
-	if (any(maker, 16) == 0)
-		appendStringInfoString(&literal, "empty");
-	else
-	{
-		appendStringInfoString(&literal, any(maker, 2) ? "[" : "(");
-		if (any(maker, 8) > 0)
-			appendStringInfo(&literal, "\"%s\"", DatumGetCString(DirectFunctionCall1(timestamptz_out, TimestampTzGetDatum(maker->bounds[0]))));
-		appendStringInfoString(&literal, ",");
-		if (any(maker, 8) > 0)
-			appendStringInfo(&literal, "\"%s\"", DatumGetCString(DirectFunctionCall1(timestamptz_out, TimestampTzGetDatum(maker->bounds[1]))));
-		appendStringInfoString(&literal, any(maker, 2) ? "]" : ")");
-	}
-	return OidInputFunctionCall(F_RANGE_IN, literal.data, TSTZRANGEOID, -1);
-}
-
-TupleDesc
-random_row_type(void)
-{
-	TupleDesc	desc = CreateTemplateTupleDesc(3);
-
-	TupleDescInitEntry(desc, 1, "a", INT2OID, -1, 0);
-	TupleDescInitEntry(desc, 2, "b", TEXTOID, -1, 0);
-	TupleDescInitEntryCollation(desc, 2, C_COLLATION_OID);
-	TupleDescInitEntry(desc, 3, "c", INTERVALOID, -1, 0);
-	gpusort_finish_descriptor(desc);
-	return BlessTupleDesc(desc);
-}
-
-static Datum
-random_row(Maker *maker)
-{
-	Datum		values[3] = {Int16GetDatum((int16) any(maker, 3)), random_text(maker), random_interval(maker)};
-	bool		nulls[3] = {any(maker, 8) == 0, any(maker, 8) == 0, any(maker, 8) == 0};
-
-	return HeapTupleGetDatum(heap_form_tuple(random_row_type(), values, nulls));
-}
-
 const RandomKind random_kinds[RANDOM_KINDS] = {
 	{"text", TEXTOID, C_COLLATION_OID, random_text},
 	{"bpchar", BPCHAROID, C_COLLATION_OID, random_bpchar},
@@ -498,13 +307,4 @@ const RandomKind random_kinds[RANDOM_KINDS] = {
 	{"timetz", TIMETZOID, InvalidOid, random_timetz},
 	{"uuid", UUIDOID, InvalidOid, random_uuid},
 	{"inet", INETOID, InvalidOid, random_inet},
-	{"varbit", VARBITOID, InvalidOid, random_varbit},
-	{"bool[]", BOOLARRAYOID, InvalidOid, random_bools},
-	{"int4[]", INT4ARRAYOID, InvalidOid, random_int4s},
-	{"int8[]", INT8ARRAYOID, InvalidOid, random_int8s},
-	{"float8[]", FLOAT8ARRAYOID, InvalidOid, random_float8s},
-	{"tid[]", TIDARRAYOID, InvalidOid, random_tids},
-	{"interval[]", INTERVALARRAYOID, InvalidOid, random_intervals},
-	{"tstzrange", TSTZRANGEOID, InvalidOid, random_tstzrange},
-	{"row", RECORDOID, InvalidOid, random_row},
 };

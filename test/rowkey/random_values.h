@@ -8,13 +8,11 @@
 #ifndef RANDOM_VALUES_H
 #define RANDOM_VALUES_H
 
-#include "access/tupdesc.h"
 #include "common/pg_prng.h"
 #include "datatype/timestamp.h"
 #include "utils/date.h"
 
 #define STRING_BYTES	40		/* bytes of the longest string */
-#define MAX_ITEMS		12		/* elements of the longest array */
 
 /* The state of the random numbers, and the last values, from which new ones are made. */
 typedef struct Maker
@@ -28,10 +26,6 @@ typedef struct Maker
 	Interval	interval;		/* the last interval */
 	TimeTzADT	time;			/* the last timetz */
 	unsigned char address[16];	/* bytes of the last inet or uuid */
-	int			nitems;			/* the last array's elements */
-	uint64		items[MAX_ITEMS];	/* numbers from which they are made */
-	bool		nulls[MAX_ITEMS];
-	TimestampTz bounds[2];		/* of the last range */
 } Maker;
 
 /* A random number from 0 to limit - 1; limit is positive. */
@@ -50,11 +44,8 @@ typedef struct RandomKind
 	Datum		(*make) (Maker *maker);
 } RandomKind;
 
-#define RANDOM_KINDS	20
+#define RANDOM_KINDS	11
 
 extern const RandomKind random_kinds[RANDOM_KINDS];
-
-/* The columns of kind row, which is of type record. */
-extern TupleDesc random_row_type(void);
 
 #endif							/* RANDOM_VALUES_H */

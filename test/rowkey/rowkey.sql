@@ -199,8 +199,6 @@ FROM generate_series(1, 200) n, LATERAL (SELECT (ARRAY['Basel', 'Bern', 'Biel', 
 CREATE TABLE prefixed AS SELECT ('https://www.example.com/products/' || left(md5(n::text), n % 12)) COLLATE "C" AS v, n FROM generate_series(1, 200) n;
 CREATE TABLE prefixed_bpchar AS SELECT v::bpchar(60) COLLATE "C" AS v FROM prefixed;
 CREATE TABLE prefixed_bytea AS SELECT convert_to(v, 'UTF8') AS v FROM prefixed;
-CREATE TABLE prefixed_array AS SELECT array_fill(7, ARRAY[20]) || n % 7 || n AS v FROM generate_series(1, 200) n;
-CREATE TABLE prefixed_varbit AS SELECT repeat('110', 100)::varbit || n::bit(9) AS v FROM generate_series(1, 200) n;
 -- characters that combine with the end of a prefix, then strings without it
 CREATE TABLE prefixed_c AS SELECT 'a long prefix that ends in c' || s || t AS v
 FROM unnest(ARRAY['', 'h', 'H', E'\u0301', E'\u0327', 'ch', 's', 'z', '-', ' ', 'a', E'\u00AD', chars('1F600'), E'\u0E40', E'\u0E01']) s,
@@ -246,42 +244,6 @@ SELECT make_values('short_numeric', 'numeric', VARIADIC ARRAY['NaN', 'Infinity',
 	(SELECT array_agg((random() * 1e6 - 5e5)::numeric(20, 4)::text) FROM generate_series(1, 60)));
 SELECT make_values('fixed_numeric', 'numeric(10,2)', VARIADIC (SELECT array_agg((random() * 100 - 50)::text) FROM generate_series(1, 100)));
 
--- arrays, ranges, rows and bit strings; values that differ in their ends or in their form only
-CREATE TYPE pair AS (a int2, t text COLLATE "C", m mood);
-ALTER TYPE pair DROP ATTRIBUTE t, ADD ATTRIBUTE s bpchar COLLATE "C";
-CREATE TYPE shorts AS (b int2, c "char");
-CREATE TYPE backwards AS RANGE (subtype = int4, subtype_opclass = last_digit_ops);
-CREATE TYPE moods AS RANGE (subtype = mood);
-CREATE DOMAIN scores AS score[];
-SELECT make_values('varbit', 'varbit', VARIADIC ARRAY['', '0', '00', '1', '10', '100000000', '1000000000000000'] ||
-	array_agg(repeat('0', n)) || array_agg(repeat('1', n)) || array_agg(repeat('10', n) || '0'))
-FROM unnest(ARRAY[7, 8, 55, 56, 57, 63, 64, 65, 111, 112, 113, 127, 128, 129, 168, 169]) n;
-SELECT make_values('short_varbit', 'varbit', VARIADIC array_agg(repeat('0', n)) || array_agg(repeat('1', n)) || array_agg(repeat('10', n / 2)))
-FROM generate_series(0, 112) n;
-SELECT make_values('bit', 'bit(9)', VARIADIC array_agg(n::bit(9)::text)) FROM generate_series(0, 511, 7) n;
-SELECT make_values('int4_array', 'int4[]', '{}', '{NULL}', '{NULL,NULL}', '{1}', '{1,NULL}', '{1,2}', '[0:1]={1,2}', '[2:3]={1,2}', '{{1,2}}', '{{1},{2}}',
-	'[0:0][1:2]={{1,2}}', '{2147483647}', '{-2147483648}', '{1,2,3}', '{1,2,3,4}', '{1,2,3,5}', '{1,2,3,NULL}', '{1,2,NULL,3}', '{{1,2},{3,4}}', '{0,0,0}', '{0,0}');
-SELECT make_values('int2_array', 'int2[]', '{}', '{1,2,3,4,5,6}', '{1,2,3,4,5,7}', '{1,2,3,4,5}', '{1,2,3,4,5,NULL}', '{-32768}', '{32767}');
-SELECT make_values('float8_array', 'float8[]', '{}', '{0}', '{-0}', '{NaN}', '{Infinity}', '{NULL}', '{0,1}', '{-0,1}', '{0,NaN}', '{0,2}', '{0,NULL}', '{0,2,0}');
-SELECT make_values('mood_array', 'mood[]', '{}', '{m1}', '{m2,m3}', '{m2,m4}', '{m0,m5}', '{NULL,m0}', '{m2a}');
-SELECT make_values('interval_array', 'interval[]', '{1 mon}', '{30 days}', '{720 hours}', '{30 days, 1 us}', '{}', '{1 mon, -1 us}', '{1 mon, NULL}');
-SELECT make_values('char_array', '"char"[]', '{}', '{a}', '{a,b}', '{b}', '{NULL}', '{a,NULL,b}');
-SELECT make_values('timetz_array', 'timetz[]', '{12:00+00}', '{13:00+01}', '{12:00+00,13:00+01}', '{12:00+00,NULL}');
-SELECT make_values('domain_array', 'scores', '{1,2}', '{2}', '{}', '{NULL}');
-SELECT make_values('int2vector', 'int2vector', '', '1', '1 2', '-1 5');
-SELECT make_values('int4range', 'int4range', 'empty', '(,)', '(,1)', '[1,)', '[1,2)', '[1,3)', '[-2147483648,2147483647)', '[0,1)', '[1,1]');
-SELECT make_values('tstzrange', 'tstzrange', 'empty', '(,)', '(,infinity)', '(,infinity]', '[infinity,]', '(-infinity,)', '[-infinity,)', '[2000-01-01,2001-01-01)',
-	'[2000-01-01,2001-01-01]', '(2000-01-01,2001-01-01)', '(2000-01-01,2001-01-01]', '[2000-01-01,2001-01-01 00:00:00.000001)');
-SELECT make_values('mood_range', 'moods', 'empty', '[m0,m1]', '(m0,m1]', '[m0,m1)', '[m2,m2a]', '[m2a,]', '(,m5)');
-SELECT make_values('pairs', 'pair', '(1,m2,a)', '(1,m2,"a ")', '(1,m2,b)', '(1,,a)', '(,m2,a)', '(,,)', '(1,m1,z)', '(-1,m5,)', '(1,m2,"a much longer string, which the words do not hold")',
-	'(1,m2,"a much longer string, which the words do not hold!")');
-SELECT make_values('short_pairs', 'shorts', '(1,a)', '(1,b)', '(-1,a)', '(,a)', '(1,)', '(,)', '(32767,Z)');
--- a row that was stored before its type got another column
-CREATE TABLE stored (a int4);
-CREATE TABLE old_row (v stored);
-INSERT INTO old_row VALUES (ROW(1)), (ROW(2)), (ROW(NULL));
-ALTER TABLE stored ADD b int4;
-
 -- values that are compressed or stored out of line
 CREATE TABLE toasted (t text COLLATE "C", c bpchar COLLATE "C", b bytea, n numeric, i text COLLATE en);
 ALTER TABLE toasted ALTER t SET STORAGE EXTENDED, ALTER b SET STORAGE EXTERNAL, ALTER n SET STORAGE EXTERNAL;
@@ -289,13 +251,6 @@ INSERT INTO toasted
 SELECT repeat(s, 2000 + i::int % 3), s || repeat(' ', 10000), convert_to(repeat(s, 3000), 'UTF8'),
 	   (CASE WHEN i % 2 = 0 THEN '-' ELSE '' END || repeat('1234', 3000) || i % 3)::numeric, repeat(s, 3000)
 FROM unnest(random_strings('ab', 3, 20)) WITH ORDINALITY AS x(s, i) WHERE s <> '';
-CREATE TABLE toasted_arrays (a int4[], b varbit, r pair);
-ALTER TABLE toasted_arrays ALTER b SET STORAGE EXTERNAL;
-INSERT INTO toasted_arrays
-SELECT array_fill(i % 3, ARRAY[5000 + i % 2]) || CASE WHEN i % 5 = 0 THEN NULL ELSE i END || ARRAY[NULL, i], repeat('10', 20000)::varbit || i::bit(4)::varbit,
-	   ROW((i % 3)::int2, 'm2', (repeat('x', 10000) || i % 7)::bpchar)::pair
-FROM generate_series(1, 60) i;
-INSERT INTO toasted_arrays SELECT array_prepend(NULL, a), b, NULL FROM toasted_arrays;
 INSERT INTO toasted SELECT s, s, s::bytea, 5, s FROM unnest(ARRAY['a', 'b', 'ab', 'aaaaaaaaaaaaaaaa']) s;
 
 \o
@@ -319,13 +274,6 @@ SELECT check_alone(name, 'exact') FROM unnest(ARRAY['bool', 'char', 'int2', 'int
 SELECT check_alone(name, 'lossy') FROM unnest(ARRAY['int8', 'money', 'xid8', 'pg_lsn', 'macaddr8', 'uuid', 'inet',
 	'text', 'varchar', 'bpchar', 'name', 'bytea', 'icu', 'icu_nocase', 'icu_bpchar', 'small', 'icu_citext', 'numeric']) name;
 SELECT check_alone('bpchar_free', 'cautious');
-SELECT check_alone(name, 'exact') FROM unnest(ARRAY['bit', 'short_varbit', 'int2_array', 'mood_array', 'char_array', 'domain_array',
-	'int4range', 'mood_range', 'short_pairs', 'int2vector']) name;
-SELECT check_alone(name, 'lossy') FROM unnest(ARRAY['varbit', 'int4_array', 'float8_array', 'tstzrange', 'pairs']) name;
-SELECT check_alone(name, 'cautious') FROM unnest(ARRAY['interval_array', 'timetz_array']) name;
-SELECT is(rowkey_check('SELECT v FROM old_row', 'v'), 'exact', 'a row that was stored before its type got another column');
-SELECT is(rowkey_check('SELECT ROW(v, v / 2) AS v FROM int2', 'v' || o), 'exact', 'a row without a type' || o) FROM unnest(ARRAY['', ' DESC NULLS LAST']) o;
-SELECT is(rowkey_check('SELECT x AS v FROM int4 x', 'v'), 'exact', 'rows of a table');
 SELECT check_alone('text', 'lossy', 'USING ~<~', 'USING ~>~');
 SELECT check_alone('icu', 'lossy', 'USING ~<~', 'USING ~>~');
 SELECT check_alone('bpchar', 'lossy', 'USING ~<~', 'USING ~>~');
@@ -333,21 +281,19 @@ SELECT is(rowkey_check('SELECT t FROM toasted', 't'), 'lossy', 'compressed text'
 SELECT is(rowkey_check('SELECT c FROM toasted', 'c'), 'cautious', 'compressed blanks');
 SELECT is(rowkey_check('SELECT b FROM toasted', 'b DESC'), 'lossy', 'bytea stored out of line');
 SELECT is(rowkey_check('SELECT n FROM toasted', 'n'), 'lossy', 'numeric stored out of line');
-SELECT is(rowkey_check(format('SELECT %s FROM toasted_arrays', name), name), 'lossy', 'compressed or stored out of line: ' || name) FROM unnest(ARRAY['a', 'b', 'r']) name;
-SELECT is(rowkey_sampled(format('SELECT %s FROM toasted_arrays', name), name), 'lossy', 'the same with a prefix: ' || name) FROM unnest(ARRAY['a', 'b', 'r']) name;
 SELECT is(rowkey_check('SELECT i FROM toasted', 'i'), 'lossy', 'compressed text under ICU');
 SELECT is(rowkey_check('SELECT t, c, b, n, i FROM toasted', 'c, n DESC, b, t, i'), 'lossy', 'all these types together');
 
 -- pairs of kinds: if the words do not decide the first column, the words of the second column must not decide the order
 CREATE TABLE kinds AS
 SELECT * FROM unnest(ARRAY['bool', 'int4', 'int8', 'int8_ends', 'float8', 'uuid', 'inet', 'enum', 'text', 'short_text',
-	'bpchar', 'bytea', 'numeric', 'interval', 'timetz', 'icu', 'int4_array', 'int4range', 'varbit', 'pairs']) WITH ORDINALITY AS kind(name, n);
+	'bpchar', 'bytea', 'numeric', 'interval', 'timetz', 'icu']) WITH ORDINALITY AS kind(name, n);
 SELECT matches(rowkey_check(
 		format('SELECT v1, v2 FROM (SELECT a.v v1, b.v v2 FROM %I a, %I b ORDER BY random() LIMIT 3000) s', a.name, b.name),
 		format('v1 %s NULLS %s, v2 %s NULLS %s',
 			   CASE WHEN x & 1 = 0 THEN 'ASC' ELSE 'DESC' END, CASE WHEN x & 2 = 0 THEN 'FIRST' ELSE 'LAST' END,
 			   CASE WHEN x & 4 = 0 THEN 'ASC' ELSE 'DESC' END, CASE WHEN x & 8 = 0 THEN 'FIRST' ELSE 'LAST' END)),
-	CASE WHEN a.name = 'icu' OR a.name IN ('int8', 'uuid', 'inet', 'text', 'bpchar', 'bytea', 'numeric', 'int4_array', 'varbit', 'pairs') THEN '^lossy$'
+	CASE WHEN a.name = 'icu' OR a.name IN ('int8', 'uuid', 'inet', 'text', 'bpchar', 'bytea', 'numeric') THEN '^lossy$'
 		 ELSE '^(exact|lossy|cautious)$' END,
 	format('%s, %s: %s', a.name, b.name, x))
 FROM kinds a, kinds b, LATERAL (SELECT (a.n * 7 + b.n * 3 + i * 5)::int & 15 AS x FROM generate_series(1, 2) i) d;
@@ -368,20 +314,17 @@ FROM (VALUES
 	('SELECT v::text COLLATE libc AS v FROM text', 'v USING ~<~', NULL),
 	('SELECT v FROM small', 'v', NULL),
 	('SELECT v FROM small', 'v USING ~<~', 'type "citext" is not supported'),
-	('SELECT ARRAY[v] AS v FROM small', 'v', 'type "citext[]" is not supported'),
-	('SELECT x AS v FROM small x', 'v', 'type "small" is not supported'),
 	('SELECT v FROM int4', 'v USING ~~~<', 'the operator family of column 1 is not built in'),
-	('SELECT ARRAY[v] AS v FROM text', 'v', 'type text[] is not supported'),
-	('SELECT ARRAY[v] AS v FROM name', 'v', 'type name[] is not supported'),
-	('SELECT ARRAY[v] AS v FROM int4range', 'v', 'type int4range[] is not supported'),
-	('SELECT numrange(v, NULL) AS v FROM numeric', 'v', 'type numrange is not supported'),
-	('SELECT multirange(v) AS v FROM int4range', 'v', 'type int4multirange is not supported'),
-	('SELECT backwards(v, NULL) AS v FROM int4', 'v', 'type "backwards" is not supported'),
-	('SELECT x AS v FROM icu x', 'v', 'type "icu" is not supported'),
-	('SELECT x AS v FROM numeric x', 'v', 'type "public."numeric"" is not supported'),
-	('SELECT v FROM pairs', 'v USING *<', 'type "pair" is not supported'),
-	('SELECT ROW(n, v) AS v FROM few_icu', 'v', 'type record is not supported'),
-	('SELECT x AS v FROM (SELECT n, v COLLATE "C" AS v FROM few_icu OFFSET 0) x', 'v', 'type record is not supported'),
+	('SELECT ARRAY[v] AS v FROM int4', 'v', 'type integer[] is not supported'),
+	('SELECT ARRAY[v] AS v FROM small', 'v', 'type "citext[]" is not supported'),
+	('SELECT v::text::int2vector AS v FROM int4', 'v', 'type int2vector is not supported'),
+	('SELECT int4range(v, NULL) AS v FROM int4', 'v', 'type int4range is not supported'),
+	('SELECT int4multirange(int4range(v, NULL)) AS v FROM int4', 'v', 'type int4multirange is not supported'),
+	('SELECT v::bit(9) AS v FROM int4', 'v', 'type bit is not supported'),
+	('SELECT v::bit(9)::varbit AS v FROM int4', 'v', 'type bit varying is not supported'),
+	('SELECT x AS v FROM int4 x', 'v', 'type "public.int4" is not supported'),
+	('SELECT x AS v FROM int4 x', 'v USING *<', 'type "public.int4" is not supported'),
+	('SELECT ROW(v, v) AS v FROM int4', 'v', 'type record is not supported'),
 	('SELECT to_jsonb(v) AS v FROM int4', 'v', 'type jsonb is not supported'),
 	('SELECT v COLLATE en AS v FROM name', 'v', 'column 1 of type name compares by ICU'),
 	('SELECT a.v, b.v COLLATE libc AS t FROM int4 a, text b', 'v, t', NULL),
@@ -398,7 +341,7 @@ SELECT is(rowkey_check('SELECT ' || string_agg('v % ' || i || ' AS v' || i, ', '
 
 -- a sample makes words exact: of IPv6 addresses, of few long strings, of strings with a common prefix
 SELECT is(rowkey_sampled(format('SELECT v FROM %I', name), 'v' || direction), 'exact', format('%s%s with a sample', name, direction))
-FROM unnest(ARRAY['inet', 'few_strings', 'prefixed', 'prefixed_bpchar', 'prefixed_bytea', 'tstzrange', 'timetz_array', 'prefixed_array', 'prefixed_varbit']) name, unnest(ARRAY['', ' DESC', ' NULLS FIRST']) direction;
+FROM unnest(ARRAY['inet', 'few_strings', 'prefixed', 'prefixed_bpchar', 'prefixed_bytea']) name, unnest(ARRAY['', ' DESC', ' NULLS FIRST']) direction;
 SELECT is(rowkey_sampled(format('SELECT v, n FROM %I', name), 'v DESC, n'), wanted, format('%s and another column', name))
 FROM (VALUES ('prefixed', 'exact'), ('few_strings', 'lossy'), ('few_icu', 'lossy')) cases(name, wanted);
 -- words decide while strings of different bytes have different ones

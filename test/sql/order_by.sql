@@ -143,20 +143,6 @@ SELECT as_core('SELECT * FROM ties ORDER BY nullif(b, 1)::text COLLATE "C", u CO
 SET gpusort.memory_limit = '200kB';
 SELECT as_core('SELECT * FROM ties ORDER BY u COLLATE "C" DESC, id');
 RESET gpusort.memory_limit;
--- columns behind text under ICU have no words; those of kinds that are packed break its ties by their bits
-CREATE TYPE colour AS ENUM ('red', 'green', 'blue');
-CREATE TYPE shade AS (c colour, n integer);
-CREATE TYPE colours AS RANGE (subtype = colour);
-CREATE TABLE packed AS
-SELECT (g % 5)::text AS t, ARRAY[c] AS a, ROW(c, g % 2)::shade AS r, colours(c, c, '[]') AS b
-FROM (SELECT g, (enum_range(NULL::colour))[1 + g % 3] AS c FROM generate_series(1, 2000) AS g) AS s;
-SELECT CASE WHEN count(*) > 0 THEN 'und-x-icu' ELSE 'C' END AS icu FROM pg_collation WHERE collname = 'und-x-icu' \gset
-SELECT as_core(format('SELECT * FROM packed ORDER BY t COLLATE %I, a, r DESC, b', :'icu'));
-SELECT as_core(format('SELECT * FROM packed ORDER BY t COLLATE %I, r, b, a DESC', :'icu'));
-SELECT as_core(format('SELECT DISTINCT ON (t COLLATE %1$I) * FROM packed ORDER BY t COLLATE %1$I, b DESC, r', :'icu'));
-DROP TABLE packed;
-DROP TYPE colours, shade, colour;
-
 -- the memory for breaking ties is counted: 29 bytes per row
 CREATE FUNCTION memory_of(sort_key text) RETURNS int LANGUAGE plpgsql AS $$
 DECLARE
@@ -204,13 +190,23 @@ SELECT k, length(w) FROM (
     FROM generate_series(1, 40000) AS g ORDER BY g LIMIT 3 OFFSET 27) AS s;
 RESET work_mem;
 
--- if gpusort leaves an ORDER BY to core, a message says why (the caches are warm, so that they add no messages)
-EXPLAIN (COSTS OFF) SELECT v FROM (VALUES ('{b,a}'::text[]), ('{a}')) AS s (v) ORDER BY v;
-EXPLAIN (COSTS OFF) SELECT v FROM (VALUES (ROW(1, 2)), (ROW(1, 1))) AS s (v) ORDER BY v;
+-- a column without keys leaves all of a node to core: a sort, a window's and an aggregate's
+CREATE TABLE pairs AS SELECT g % 3 AS k, ARRAY[g * 7 % 10, g] AS a FROM generate_series(1, 5000) AS g;
+ANALYZE pairs;
+EXPLAIN (COSTS OFF) SELECT * FROM pairs ORDER BY k, a;
+EXPLAIN (COSTS OFF) SELECT * FROM pairs ORDER BY (k, 1);
+EXPLAIN (COSTS OFF) SELECT k, rank() OVER (PARTITION BY k ORDER BY a) FROM pairs;
+EXPLAIN (COSTS OFF) SELECT count(DISTINCT a), array_agg(k ORDER BY k) FROM pairs;
+EXPLAIN (COSTS OFF) SELECT DISTINCT k, a FROM pairs;
+SELECT * FROM pairs ORDER BY k DESC, a LIMIT 4;
+SELECT count(*) FROM (SELECT a, lag(a) OVER (PARTITION BY k ORDER BY a) AS before FROM pairs) AS s WHERE before > a;
+SELECT k, count(DISTINCT a), (array_agg(a ORDER BY a DESC))[1:2] FROM pairs GROUP BY k ORDER BY k;
+-- and a message says why (the caches are warm, so that they add no messages)
 SET client_min_messages = debug1;
-SELECT v FROM (VALUES ('{b,a}'::text[]), ('{a}')) AS s (v) ORDER BY v;
-SELECT v FROM (VALUES (ROW(1, 2)), (ROW(1, 1))) AS s (v) ORDER BY v;
+EXPLAIN (COSTS OFF) SELECT * FROM pairs ORDER BY k, a;
+EXPLAIN (COSTS OFF) SELECT * FROM pairs ORDER BY (k, 1);
 RESET client_min_messages;
+DROP TABLE pairs;
 
 -- and why an aggregation stays core's in which an aggregate sorts
 CREATE FUNCTION why(query text) RETURNS SETOF text LANGUAGE plpgsql AS $$

@@ -4,8 +4,8 @@
 # Some values are compressed or stored out of line, and some columns have common
 # prefixes.  Some tables are sorted by a column, and in some the first rows are unlike
 # the rest, so that what a sort learns from them is wrong later.  In a part of the tables,
-# strings of few values and of each kind of collation stand in front of columns of few
-# values in which types are nested: arrays, ranges and rows of them, and domains.
+# strings of few values and of each kind of collation stand in front of other columns of
+# few values.
 # Indexes of integers, and keys, are in the orders of users' operator classes.
 # The queries have random ORDER BY lists, planner settings and small memory limits,
 # and read sorts in each way in which an executor does: to the end, up to a LIMIT,
@@ -35,28 +35,27 @@ use Test::More;
 
 my ($seed, $cases) = begin_cases(500);
 
-my @keyed_kinds = grep { defined $kinds{$_}[1] } @plain_kinds;
 my $has_amcheck;
 my @collations = ('C', 'C', 'C', 'default', 'english', 'en-x-icu', 'und-x-icu', 'cs-x-icu', 'nocase');
 
 # Makes a random table t: its SQL, its columns and its number of rows.
 sub make_table
 {
-	my %table = (rows => pick(0, 1, 2, 10, 10, (1000) x 8, (20000) x 3), nested => chance(35));
+	my %table = (rows => pick(0, 1, 2, 10, 10, (1000) x 8, (20000) x 3), strings => chance(35));
 	my $first = $table{rows} > 2000 ? 2000 : 100;
 	my (@columns, @values, @storage);
-	my $n = $table{nested} ? 8 : 3 + below(5);
+	my $n = $table{strings} ? 8 : 3 + below(5);
 	foreach my $i (1 .. $n)
 	{
 		my $type = pick(
-			$table{nested} ? ($i <= 4 ? @string_kinds : @nested_kinds)
+			$table{strings} ? ($i <= 4 ? @string_kinds : @keyed_kinds)
 			: chance(10) ? @plain_kinds
 			: chance(15) ? ('text: prefix', 'bytea: prefix')
 			: @keyed_kinds);
 		my $sql_type = $type =~ s/:.*//r;
-		my $value = value_of($type, $table{nested} ? (distinct => pick(1, 2, 3, 10)) : ());
+		my $value = value_of($type, $table{strings} ? (distinct => pick(1, 2, 3, 10)) : ());
 		my $nulls = pick(0, 0, 0, 2, 50, 100);
-		if (!$table{nested} && chance(20))
+		if (!$table{strings} && chance(20))
 		{
 			my @kinds = grep { s/:.*//r eq $sql_type } @plain_kinds;
 			$value = "CASE WHEN i <= $first THEN " . value_of(pick(@kinds)) . " ELSE $value END";
@@ -99,12 +98,12 @@ sub make_keys
 	my ($table, $alias) = @_;
 	my $n = pick(1, 1, 2, 2, 3, 4);
 	my (@select, @order, @names);
-	$n = 2 + below(4) if $table->{nested};
+	$n = 2 + below(4) if $table->{strings};
 	foreach my $i (1 .. $n)
 	{
 		my $column = $table->{sorted} && $i == 1 && chance(70) ? $table->{sorted} : pick(@{ $table->{columns} });
 		# strings in front
-		$column = pick(@{ $table->{columns} }[ 0 .. 3 ]) if $table->{nested} && $i <= $n / 2 && chance(70);
+		$column = pick(@{ $table->{columns} }[ 0 .. 3 ]) if $table->{strings} && $i <= $n / 2 && chance(70);
 		my $value = "$alias.$column->{name}";
 		if (chance(8))
 		{
@@ -256,7 +255,7 @@ sub make_settings
 	return \%set;
 }
 
-my $schema = random_schema() . $nested_schema . <<'SQL';
+my $schema = random_schema() . <<'SQL';
 DO $$ BEGIN
 	CREATE COLLATION english (provider = libc, locale = 'en_US.UTF-8');
 EXCEPTION WHEN OTHERS THEN

@@ -26,8 +26,8 @@ CREATE TABLE kinds AS SELECT i AS id, h(i) AS k, i::int8 % 100 AS few, (h(i) % 9
   date '2020-01-01' + i % 1000 AS d, (h(i) % 300) * interval '1 hour' AS iv, chr(65 + i % 20)::"char" AS c, ((ARRAY['n', 'a', 'A', '_', 'é', ''])[i % 6 + 1] || i % 99)::name AS nm,
   md5((i % 15000)::text)::uuid AS u, CASE i % 3 WHEN 0 THEN (i % 70) * 1.10 ELSE (i % 70) * 1.1 END AS num,
   CASE WHEN i % 4 > 0 THEN left(md5((i % 3000)::text), i % 33) END AS txt, (i % 50)::text::char(9) AS bp,
-  decode(md5((i % 1000)::text), 'hex') AS by, ARRAY[i % 10, NULL, i % 7] AS arr, (i % 100)::bit(7) AS bits,
-  '10.0.0.0'::inet + i % 5000 AS ip, to_jsonb(i % 200) AS js, int4range(i % 100, i % 100 + i % 9) AS r, CASE WHEN i % 3 > 0 THEN i END AS n
+  decode(md5((i % 1000)::text), 'hex') AS by, ARRAY[i % 10, NULL, i % 7] AS arr,
+  '10.0.0.0'::inet + i % 5000 AS ip, to_jsonb(i % 200) AS js, CASE WHEN i % 3 > 0 THEN i END AS n
   FROM generate_series(1, 20000) i;
 -- values that are compressed, in the table or only in the index, or out of line
 CREATE TABLE wide (id int, t text, p text, m varchar);
@@ -124,7 +124,7 @@ same("kinds ($_)") foreach 'k reversed_int', 'k reversed_int DESC', 'd reversed_
 
 # ---- types, directions and options ----
 
-foreach my $column (qw(id k few i2 b f4 f8 ts d iv c u num txt bp by arr bits ip r n nm), 'txt COLLATE "C"', 'txt text_pattern_ops',
+foreach my $column (qw(id k few i2 b f4 f8 ts d iv c u num txt bp by ip n nm), 'txt COLLATE "C"', 'txt text_pattern_ops',
 	'bp COLLATE "C"', 'n DESC', 'n NULLS FIRST', 'n DESC NULLS LAST', 'txt DESC', 'few, k', 'few DESC, txt, n', 'i2, b, c, num, f8',
 	'lower(txt)', '(few + 1), id', 'nm DESC, k', 'nm) INCLUDE (nm')
 {
@@ -144,7 +144,7 @@ foreach my $columns (qw(amount at c i2 k bp b nm num txt u f8), 'at, amount', 'f
 }
 same("added ($_)") foreach qw(k late i2), 'late, id', 'k) INCLUDE (more', 'i2) INCLUDE (late, k';
 same("broad ($_)") foreach qw(c1 c63 c64 c65 c80), 'c2, c63', 'c80, c3', 'c2) INCLUDE (c64';
-same("kinds (js)", core => 1);
+same("kinds ($_)", core => 1) foreach 'js', 'arr', 'k, arr';
 same("kinds ($_)", unique => 1) foreach 'id', 'k, id', 'id, num', 'n';
 same("kinds (id) INCLUDE (txt)", unique => 1, settings => $little);
 same("kinds $_") foreach '(few) INCLUDE (txt)', '(k) INCLUDE (id, num)', '(k) WHERE few < 50', '(k) WHERE false', '(few) WITH (fillfactor = 50)',
@@ -224,10 +224,10 @@ foreach my $memory ('256MB', '1MB')
 
 	# the first process that has a sample of the rows shares it: all choose the words of strings by it
 	$log = -s $node->logfile;
-	same("kinds ($_)", settings => $workers) foreach 'txt', 'k, txt', 'txt COLLATE "C"', 'num, bits', 'arr', 'ip', 'lower(txt)', 'nm, txt';
+	same("kinds ($_)", settings => $workers) foreach 'txt', 'k, txt', 'txt COLLATE "C"', 'num, txt', 'ip', 'lower(txt)', 'nm, txt';
 	same("strings ($_)", settings => $workers) foreach 'txt', 'txt, u', 'u, txt';
 	same("wide ($_)", settings => $workers) foreach 't', 'm DESC, t';
-	is(scalar(() = slurp_file($node->logfile, $log) =~ /to load; 3 workers/g), 13, "workers have read strings, $memory");
+	is(scalar(() = slurp_file($node->logfile, $log) =~ /to load; 3 workers/g), 12, "workers have read strings, $memory");
 	$spilled = () = slurp_file($node->logfile, $log) =~ /to load; 3 workers, [1-9]\d* spilled/g;
 	ok($memory eq '1MB' ? $spilled >= 10 : $spilled == 0, "they have spilled in $spilled builds, $memory");
 	SKIP:
