@@ -98,15 +98,19 @@ struct RowSort
 	 * elements do not hold all bits of the keys, those that tie are refined, and marked again, later.
 	 */
 	void
-	mark(const uint64_t *elems, size_t n, size_t begin) const
+	mark(const uint64_t *elems, size_t n, size_t begin, int thread) const
 	{
 		uint64_t	limit = uint64_t(1) << row_bits;
+		uint8_t    *marks_of;
 
 		if (marks == NULL || n == 0)
 			return;
-		marks[begin] = 0;
-		for (size_t i = 1; i < n; i++)
-			marks[begin + i] = (elems[i - 1] ^ elems[i]) < limit;
+		marks_of = marks + begin;
+		marks_of[0] = 0;
+		each_part(n - 1, crew, thread, [=](size_t from, size_t to) {
+			for (size_t i = from + 1; i <= to; i++)
+				marks_of[i] = (elems[i - 1] ^ elems[i]) < limit;
+		});
 	}
 };
 
@@ -204,14 +208,17 @@ refine_tie(RowSort<In> *sort, uint64_t *elems, size_t n, size_t position, int bi
 			differing = 0;
 		/* only the bits below the leading equal ones need room in an element */
 		excess = sort->excess(bit_length(differing));
-		for (size_t i = 0; i < n; i++)
-			elems[i] = keys[i] >> excess << sort->row_bits | sort->row_of(elems[i]);
+		if (!each_part(n, crew, thread, [&](size_t begin, size_t end) {
+			for (size_t i = begin; i < end; i++)
+				elems[i] = keys[i] >> excess << sort->row_bits | sort->row_of(elems[i]);
+		}))
+			differing = 0;
 		if (keys != local)
 			release(keys, n);
 		/* if all keys are equal, the elements are in order already */
 		if (differing != 0)
 			sort_range(elems, n, crew, thread);
-		sort->mark(elems, n, position);
+		sort->mark(elems, n, position, thread);
 		bits = distance_of.end - excess;
 	});
 	if (crew->status() == GPUSORT_CPU_OK)
@@ -284,7 +291,11 @@ refine_ties(RowSort<In> *sort, uint64_t *elems, size_t n, size_t position, int b
 			size_t		end = begin + 1;
 
 			while (end < n && (elems[begin] ^ elems[end]) < limit)
+			{
 				end++;
+				if (end % CHECK_ELEMS == 0 && sort->crew->stopped(thread))
+					return;
+			}
 			if (end - begin > sort->large)
 				sort->defer(position + begin, end - begin, bits);
 			else if (end - begin > FEW_ROWS)
@@ -335,13 +346,15 @@ struct RowElements
 
 	/* Writes the elements' rows to the result. */
 	void
-	store(const Elem *elems, size_t n, size_t position) const
+	store(const Elem *elems, size_t n, size_t position, int thread) const
 	{
 		uint32_t   *rows = sort->rows + begin + position;
 		uint64_t	mask = (uint64_t(1) << row_bits) - 1;
 
-		for (size_t i = 0; i < n; i++)
-			rows[i] = uint32_t(elems[i] & mask);
+		each_part(n, sort->crew, thread, [=](size_t from, size_t to) {
+			for (size_t i = from; i < to; i++)
+				rows[i] = uint32_t(elems[i] & mask);
+		});
 	}
 
 	bool
@@ -359,15 +372,15 @@ struct RowElements
 	sort_open(Elem *elems, size_t n, size_t position, int thread) const
 	{
 		refine_tie(sort, elems, n, begin + position, open_bits, thread);
-		store(elems, n, position);
+		store(elems, n, position, thread);
 	}
 
 	void
 	finish(Elem *elems, size_t n, size_t position, int thread) const
 	{
-		sort->mark(elems, n, begin + position);
+		sort->mark(elems, n, begin + position, thread);
 		refine_ties(sort, elems, n, begin + position, bits, thread);
-		store(elems, n, position);
+		store(elems, n, position, thread);
 	}
 };
 

@@ -52,6 +52,7 @@ struct GpusortIndexCheck
 	Bound		high_key;
 	GpusortChecksum rows;		/* of the leaves */
 	uint64		repeated;		/* rows of a unique index with the key of the row before */
+	bool		alive;			/* of the rows with the last key, one is not dead */
 	Level		levels[MOST_LEVELS];
 	uint32		height;			/* levels that have pages */
 };
@@ -84,6 +85,13 @@ add_row(GpusortChecksum *rows, uint64 hash, BlockNumber block, OffsetNumber offs
 	gpusort_checksum_add(rows, gpusort_check_hash_word(hash, (uint64) block << 16 | offset));
 }
 
+/* Returns the bit of a TID in GpusortIndexNoted.dead_bits. */
+static inline uint32
+dead_bit(BlockNumber block, OffsetNumber offset)
+{
+	return gpusort_check_hash_word(0, (uint64) block << 16 | offset) % GPUSORT_INDEX_DEAD_BITS;
+}
+
 void
 gpusort_index_check_note(GpusortIndexBuild *build, const Datum *values, const bool *isnull, BlockNumber block,
 						 OffsetNumber offset, uint16 flags)
@@ -91,7 +99,13 @@ gpusort_index_check_note(GpusortIndexBuild *build, const Datum *values, const bo
 	MemoryContext old = MemoryContextSwitchTo(build->check->temporary);
 
 	add_row(&build->noted.rows, hash_values(build->check, values, isnull), block, offset);
-	build->noted.dead += (flags & GPUSORT_INDEX_DEAD) != 0;
+	if (flags & GPUSORT_INDEX_DEAD)
+	{
+		uint32		bit = dead_bit(block, offset);
+
+		build->noted.dead++;
+		build->noted.dead_bits[bit / 64] |= UINT64CONST(1) << bit % 64;
+	}
 	MemoryContextSwitchTo(old);
 	MemoryContextReset(build->check->temporary);
 }
@@ -172,6 +186,30 @@ must_differ(const GpusortIndexCheck *check, const Bound *bound)
 	return true;
 }
 
+/* Checks that the key of a unique index's item is that of one live row at most.  previous: see check_item(). */
+static void
+check_unique(GpusortIndexCheck *check, BlockNumber block, OffsetNumber offset, const Bound *previous, const Bound *bound)
+{
+	uint32		bit = dead_bit(ItemPointerGetBlockNumber(bound->tid), ItemPointerGetOffsetNumber(bound->tid));
+	bool		repeats = false;
+
+	/* a high key that has a TID has the key of the last item before it */
+	if (previous != NULL && previous->tid != NULL)
+	{
+		Bound		key = *bound;
+
+		key.tid = previous->tid;
+		repeats = compare(check, previous, &key) == 0;
+	}
+	check->repeated += repeats;
+	check->alive &= repeats;
+	if ((check->build->noted.dead_bits[bit / 64] >> bit % 64 & 1) != 0)
+		return;
+	if (check->alive)
+		fail(check, block, offset, "has the key of another row, and neither is dead");
+	check->alive = true;
+}
+
 /* Adds the rows of a leaf's item.  Sets bound->tid to the last TID. */
 static void
 check_rows(GpusortIndexCheck *check, BlockNumber block, OffsetNumber offset, IndexTuple tuple, Bound *bound)
@@ -200,14 +238,8 @@ check_item(GpusortIndexCheck *check, Level *level, BlockNumber block, bool leaf,
 		fail(check, block, offset, "does not sort behind the one before it, or the high key of the page before");
 	if (leaf)
 	{
-		/* a high key that has a TID has the key of the last item before it */
-		if (previous != NULL && previous->tid != NULL && must_differ(check, bound))
-		{
-			Bound		key = *bound;
-
-			key.tid = previous->tid;
-			check->repeated += compare(check, previous, &key) == 0;
-		}
+		if (must_differ(check, bound))
+			check_unique(check, block, offset, previous, bound);
 		check_rows(check, block, offset, tuple, bound);
 	}
 	else

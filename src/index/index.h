@@ -32,11 +32,15 @@ extern IndexBuildResult *gpusort_index_build(Relation heap, Relation index, Inde
 
 typedef struct GpusortIndexCheck GpusortIndexCheck;
 
+/* Bits that tell which TIDs may be those of dead rows */
+#define GPUSORT_INDEX_DEAD_BITS	(64 * 1024)
+
 /* The rows that have been read, as a check (check_build.h) knows them */
 typedef struct GpusortIndexNoted
 {
 	GpusortChecksum rows;
-	uint64		dead;			/* rows that are dead for new snapshots */
+	uint64		dead;			/* rows that are dead for new snapshots, */
+	uint64		dead_bits[GPUSORT_INDEX_DEAD_BITS / 64];	/* and the bits of their TIDs */
 } GpusortIndexNoted;
 
 /* One build, or the part of it that a parallel worker reads */

@@ -15,6 +15,7 @@
 #include "executor/executor.h"
 #include "utils/rel.h"
 
+#include "base/fault.h"
 #include "index/unique.h"
 #include "index/words.h"
 
@@ -25,6 +26,8 @@ raise_duplicate(const GpusortIndexBuild *build, TupleTableSlot *slot)
 	Relation	index = build->index;
 	char	   *key;
 
+	if (GPUSORT_FAULT(INDEX_UNIQUE))
+		return;
 	slot_getallattrs(slot);
 	key = BuildIndexValueDescription(index, slot->tts_values, slot->tts_isnull);
 	ereport(ERROR,

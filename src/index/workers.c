@@ -205,6 +205,8 @@ end_part(GpusortIndexBuild *build, Part *part, int worker, Size memory)
 	build->info->ii_BrokenHotChain |= part->broken;
 	gpusort_checksum_join(&build->noted.rows, &part->noted.rows);
 	build->noted.dead += part->noted.dead;
+	for (int i = 0; i < lengthof(build->noted.dead_bits); i++)
+		build->noted.dead_bits[i] |= part->noted.dead_bits[i];
 	pgstat_progress_update_param(PROGRESS_SCAN_BLOCKS_DONE, part->end);
 }
 

@@ -137,9 +137,11 @@ gpusort_plan_parallel_sort(PlannerInfo *root, RelOptInfo *rel, Path *partial, do
 }
 
 /*
- * Returns the input relation's cheapest path if a Sort of it is in ordered_rel, else NULL.  Core adds a sorted path to ordered_rel
- * as it is, and add_path() may have freed it for another one, so a path of input_rel may be read only if it is known to be the
- * input of a path of ordered_rel.  Where an index scan or a merge join has replaced the Sort, GpuSort's is not offered here.
+ * Returns the input relation's cheapest path if a Sort of it is in ordered_rel, else NULL.  Core adds a path that is in order to
+ * ordered_rel as it is, and add_path() may have freed it for another one; so nothing of it may be read, not even its order.  A path
+ * that core sorts is not in order, so it was never in ordered_rel, and add_path() frees no inputs of the paths that it frees.
+ *
+ * Where a merge join or an index scan has replaced the Sort, GpuSort's is not offered here, though it may be cheaper.
  */
 static Path *
 sorted_input(const RelOptInfo *input_rel, const RelOptInfo *ordered_rel)

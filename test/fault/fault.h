@@ -44,6 +44,7 @@ typedef enum GpusortFaultSite
 	GPUSORT_FAULT_INDEX_COUNT,	/* the first item, which is left out */
 	GPUSORT_FAULT_INDEX_HIGH_KEY,	/* the high key */
 	GPUSORT_FAULT_INDEX_POINTER,	/* the pointer to the page, in the level above */
+	GPUSORT_FAULT_INDEX_UNIQUE, /* that a key comes again, which is not reported */
 	/* sites in a backend and in the service */
 	GPUSORT_FAULT_MAP,			/* mapping a file of another process */
 	/* sites in the stand-in device */

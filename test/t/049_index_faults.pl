@@ -128,6 +128,8 @@ foreach my $workers (0, 1)
 	like(held_build('pg_terminate_backend', $workers), qr/terminating connection/, "the build is terminated, $workers workers");
 	goes_on("a terminated build, $workers workers", 'txt, late(id)');
 }
+# it would time out
+end_session($node);
 
 # with parallel workers, which read in memory or spill
 $node->safe_psql('postgres', 'ALTER TABLE t SET (parallel_workers = 2)');
@@ -159,7 +161,7 @@ SKIP:
 	my $failures = q{SELECT sum(failures) FROM gpusort_stat WHERE kind = 'index'};
 
 	skip 'this build has no faults', 1 if $rc != 0;
-	foreach my $columns ('id', 'txt', 'id) INCLUDE (txt')
+	foreach my $index ('INDEX made ON t (id)', 'INDEX made ON t (txt)', 'INDEX made ON t (id) INCLUDE (txt)', 'UNIQUE INDEX made ON t (id)', 'UNIQUE INDEX made ON t (txt)')
 	{
 		foreach my $how ("SET maintenance_work_mem = '256MB'; ALTER TABLE t SET (parallel_workers = 0);", "SET maintenance_work_mem = '1MB'; ALTER TABLE t SET (parallel_workers = 2);")
 		{
@@ -168,17 +170,45 @@ SKIP:
 				my $before = $node->safe_psql('postgres', $failures);
 				my $fault = "SET gpusort.fault = 'index_$site:1:refused'";
 
-				($rc, $out, $err) = $node->psql('postgres', "\\set VERBOSITY verbose\n$how SET gpusort.verify = on; $fault; CREATE INDEX made ON t ($columns)");
-				like($err, qr/XX001: index "made" has made a wrong result\nDETAIL:  .*$sites->{$site}/, "$columns, $site: found");
-				is($node->safe_psql('postgres', $failures), $before + 1, "$columns, $site: counted");
-				is($node->safe_psql('postgres', "CHECKPOINT; SET enable_seqscan = off; $left"), $nothing, "$columns, $site: nothing is left");
-				($rc) = $node->psql('postgres', "$how $fault; CREATE INDEX made ON t ($columns); DROP INDEX made");
-				is($rc, 0, "$columns, $site: a build that is not checked");
+				($rc, $out, $err) = $node->psql('postgres', "\\set VERBOSITY verbose\n$how SET gpusort.verify = on; $fault; CREATE $index");
+				like($err, qr/XX001: index "made" has made a wrong result\nDETAIL:  .*$sites->{$site}/, "$index, $site: found");
+				is($node->safe_psql('postgres', $failures), $before + 1, "$index, $site: counted");
+				is($node->safe_psql('postgres', "CHECKPOINT; SET enable_seqscan = off; $left"), $nothing, "$index, $site: nothing is left");
+				($rc) = $node->psql('postgres', "$how $fault; CREATE $index; DROP INDEX made");
+				is($rc, 0, "$index, $site: a build that is not checked");
 			}
 		}
 	}
 
-	# a key twice in a unique index; the value is not read in a thread
+	# a key that comes twice in a unique index, beside rows that are dead only for new snapshots
+	my $reader = session($node);
+	my @both = ("SET maintenance_work_mem = '256MB'; ALTER TABLE twice SET (parallel_workers = 0);", "SET maintenance_work_mem = '1MB'; ALTER TABLE twice SET (parallel_workers = 2);");
+
+	$node->safe_psql('postgres', "CREATE TABLE twice AS SELECT i - (i = 70000)::int AS id, md5((i - (i = 70000)::int)::text) AS txt FROM generate_series(1, 100000) i");
+	answer($reader, 'BEGIN ISOLATION LEVEL REPEATABLE READ', 'SELECT 1');
+	$node->safe_psql('postgres', "UPDATE twice SET id = -id, txt = txt || id WHERE id <= 1000; UPDATE twice SET id = id WHERE id BETWEEN 2000 AND 3000");
+	foreach my $how (@both)
+	{
+		foreach my $columns ('id', 'txt', 'txt, id')
+		{
+			my $fault = "SET gpusort.fault = 'index_unique:1:refused'; CREATE UNIQUE INDEX made ON twice ($columns)";
+
+			($rc, $out, $err) = $node->psql('postgres', "\\set VERBOSITY verbose\n$how SET gpusort.verify = on; $fault");
+			like($err, qr/XX001: index "made" has made a wrong result\nDETAIL:  Item \d+ of block \d+ has the key of another row, and neither is dead/, "a key twice, $columns: found");
+			($rc) = $node->psql('postgres', "$how $fault; DROP INDEX made");
+			is($rc, 0, "a key twice, $columns: a build that is not checked");
+		}
+	}
+	$node->safe_psql('postgres', 'DELETE FROM twice WHERE id = 69999');
+	foreach my $how (@both)
+	{
+		($rc, $out, $err) = $node->psql('postgres', "$how SET gpusort.verify = on; " . join '', map { "CREATE UNIQUE INDEX made ON twice ($_); DROP INDEX made;" } 'id', 'txt', 'txt, id');
+		is("$rc $err", '0 ', 'keys that come twice, but not in two live rows');
+	}
+	answer($reader, 'COMMIT');
+	leave($reader);
+
+	# the value is not read in a thread
 	($rc, $out, $err) = $node->psql('postgres', "SET gpusort.verify = on; SET gpusort.fault = 'index_page:1+:refused'; CREATE UNIQUE INDEX made ON t (id)");
 	is($rc, 0, 'core reads all pages: the build is right');
 	$node->safe_psql('postgres', 'DROP INDEX IF EXISTS made');
@@ -237,7 +267,6 @@ $standby->start;
 	$node->safe_psql('postgres', "SET allow_in_place_tablespaces = on; CREATE TABLESPACE other LOCATION ''; CREATE INDEX made3 ON t (k) TABLESPACE other");
 	ok(bytes_of('made3') eq bytes_of('made'), 'an index in another tablespace');
 	$standby->stop;
-	end_session($node);
 	$node->stop;
 	ok(run_log([ 'pg_checksums', '--check', '-D', $node->data_dir ]), 'checksums are right');
 	$node->start;

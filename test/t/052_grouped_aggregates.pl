@@ -106,8 +106,8 @@ sub make_query
 	my @own = map { make_own($way) } 1 .. pick(1, 1, 2, 3, 6);
 	my @beside = map { pick((@others) x 2, (@lists) x 2, @rounded) . filter($way) } 1 .. pick(0, 0, 1, 1, 2, 4, 7);
 	my @list = @own;
-	# a result that is changed in place is used again
-	push @list, 'ROW(array_changed(own_array(mid)), own_array(mid), array_changed(own_array(mid)))::text' if chance(8);
+	# states or results that are changed in place are used again
+	push @list, pick('ROW(array_changed(own_array(mid)), own_array(mid), array_changed(own_array(mid)))::text', 'ROW(own_more(mid), own_count(mid))::text') if chance(8);
 	push @list, 'count(*)' if $way eq 'correlated';
 	splice @list, below(@list), 0, $_ foreach @beside;
 	# the forms in which results are compared

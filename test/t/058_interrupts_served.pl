@@ -1,6 +1,6 @@
 # A session serves all kinds of interrupts while an engine sorts, not only those that end
-# the query: process barriers, requests for a log line, a lost client, timeouts of
-# transactions, conflicts with recovery.  The engine goes on where it can.
+# the query: process barriers, requests for a log line, messages of parallel workers, a lost
+# client, timeouts of transactions, conflicts with recovery.  The engine goes on where it can.
 #
 # A C library whose strcoll() is slow (test/lying/collate.c) keeps the CPU engine's threads at work
 # for half a minute.  The test counts the calls: those that are still to come when an interrupt has
@@ -54,6 +54,28 @@ VACUUM ANALYZE t;
 SQL
 $node->safe_psql('postgres', q{CREATE COLLATION slow (provider = libc, locale = 'en_US.UTF-8')});
 
+# The worker of a parallel query raises "late" as soon as there is a file of this name.  The leader
+# reads on when the worker waits for that.
+$node->safe_psql('postgres', <<'SQL');
+CREATE FUNCTION late() RETURNS bool LANGUAGE plpgsql PARALLEL SAFE AS $$
+BEGIN
+  IF (SELECT backend_type FROM pg_stat_activity WHERE pid = pg_backend_pid()) = 'parallel worker' THEN
+    WHILE pg_stat_file('late', true) IS NULL LOOP
+      PERFORM pg_sleep(0.01);
+    END LOOP;
+    IF current_setting('gpusort_test.late', true) = 'error' THEN
+      RAISE 'late';
+    END IF;
+    RAISE NOTICE 'late';
+  ELSE
+    WHILE (SELECT count(*) = 0 FROM pg_stat_activity WHERE leader_pid = pg_backend_pid() AND wait_event = 'PgSleep') LOOP
+      PERFORM pg_stat_clear_snapshot();
+    END LOOP;
+  END IF;
+  RETURN true;
+END $$;
+SQL
+
 my $used = q{SELECT substring(detail FROM '(\d+) of \d+ extra threads') FROM gpusort_status() WHERE engine = 'cpu'};
 my $version = $node->pg_version;
 
@@ -62,6 +84,7 @@ my $begun;
 my %engines = (
 	cpu => {
 		query => 'SELECT count(*) FROM (SELECT w FROM t ORDER BY w COLLATE slow OFFSET 0) s',
+		parallel => 'SELECT count(*) FROM (SELECT w COLLATE slow FROM t WHERE k % 1000 <> 0 OR late() GROUP BY 1 OFFSET 0) s',
 		begin => sub { $begun = calls_of_strcoll(); },
 		# proposing an order takes few calls
 		reached => sub { return poll_until(sub { return calls_of_strcoll() > $begun + 5000; }); },
@@ -69,6 +92,7 @@ my %engines = (
 		end => sub { } },
 	cuda => {
 		query => 'SELECT count(*) FROM (SELECT k FROM t ORDER BY k OFFSET 0) s',
+		parallel => 'SELECT count(*) FROM (SELECT k FROM t WHERE k % 1000 <> 0 OR late() GROUP BY k OFFSET 0) s',
 		begin => sub { forget_trace($_[0]); hold_device($_[0], 'sort'); },
 		reached => sub { return poll_trace($_[0], 'sort \d+'); },
 		# the device is held
@@ -77,25 +101,27 @@ my %engines = (
 		end => sub { release_device($_[0]); nothing_is_held(@_); } });
 
 # Begins a sort, and calls interrupt(pid of the session), which returns when that has been served.  The
-# session's error must match $error; undef: there is none, and the test cancels the query.
+# session's error must match $error; undef: there is none, and the test cancels the query.  $kind: which
+# of the engine's queries.
 sub served
 {
-	my ($server, $which, $name, $settings, $interrupt, $error) = @_;
+	my ($server, $which, $name, $settings, $interrupt, $error, $kind) = @_;
 	my $engine = $engines{$which};
+	my $query = $engine->{ $kind // 'query' };
 	my ($out, $err, $pid);
 
 	$engine->{begin}->($server);
 	my $psql = in_background($server, \$out, \$err, "SET gpusort.engine = $which",
-		'SET max_parallel_workers_per_gather = ' . ($which eq 'cpu' ? 2 : 0), @$settings, $engine->{query}, 'SELECT gpu_sort(ARRAY[3, 1, 2])');
+		'SET max_parallel_workers_per_gather = ' . ($which eq 'cpu' ? 2 : 0), @$settings, $query, 'SELECT gpu_sort(ARRAY[3, 1, 2])');
 	ok($engine->{reached}->($server), "$which, $name: the engine sorts");
 	$pid = ask($server, "SELECT pid FROM pg_stat_activity WHERE application_name = 'background' AND backend_type = 'client backend'");
 	my @threads = glob("/proc/$pid/task/*");
 	cmp_ok(scalar(@threads), '>', 1, "$which, $name: by threads") if $which eq 'cpu' && `getconf _NPROCESSORS_ONLN` > 1;
-	$interrupt->($server, $pid, $psql);
+	$interrupt->($server, $pid, $psql, \$err);
 	ok($engine->{sorts}->($server), "$which, $name: it is served while the engine sorts");
 	if (!defined $error)
 	{
-		is(ask($server, "SELECT state FROM pg_stat_activity WHERE pid = $pid AND query = '$engine->{query}'"), 'active', "$which, $name: the query goes on");
+		is(ask($server, "SELECT state FROM pg_stat_activity WHERE pid = $pid AND query = '$query'"), 'active', "$which, $name: the query goes on");
 		ask($server, "SELECT pg_cancel_backend($pid)");
 		$error = qr/canceling statement due to user request/;
 	}
@@ -115,6 +141,18 @@ sub has_ended
 	return poll($server, "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $pid AND query ~ 'FROM t'");
 }
 
+# Lets the worker raise its message, and waits until the client has it.
+sub message_arrives
+{
+	my ($server, undef, $psql, $err) = @_;
+	my $file = $server->data_dir . '/late';
+	append_to_file($file, '');
+	ok(poll_until(sub { $psql->pump_nb; return $$err =~ /late/; }), 'the message arrives');
+	unlink $file;
+	return;
+}
+
+my @parallel = ('SET max_parallel_workers_per_gather = 1', 'SET parallel_setup_cost = 0', 'SET enable_hashagg = off');
 my @interrupts = (
 	[ 'a process barrier', [], sub { $_[0]->safe_psql('postgres', 'CREATE DATABASE other'); $_[0]->safe_psql('postgres', 'DROP DATABASE other'); } ],
 	[ 'a request for a log line', [],
@@ -124,6 +162,8 @@ my @interrupts = (
 			ask($server, "SELECT pg_log_backend_memory_contexts($pid)");
 			poll_until(sub { return slurp_file($server->logfile, $log) =~ /logging memory contexts of PID $pid/; });
 		} ],
+	[ "a worker's notice", \@parallel, \&message_arrives, undef, 'parallel' ],
+	[ "a worker's error", [ @parallel, 'SET gpusort_test.late = error' ], \&message_arrives, qr/ERROR:  late/, 'parallel' ],
 	[ 'a cancel', [], sub { ask($_[0], "SELECT pg_cancel_backend($_[1])"); has_ended(@_); }, qr/canceling statement due to user request/ ],
 	[ 'a termination', [], sub { ask($_[0], "SELECT pg_terminate_backend($_[1])"); has_ended(@_); }, qr/FATAL:  terminating connection due to administrator command/ ],
 	[ 'statement_timeout', [ "SET statement_timeout = '5s'" ], \&has_ended, qr/canceling statement due to statement timeout/ ],

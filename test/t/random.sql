@@ -39,6 +39,10 @@ AS 'BEGIN a[1] := coalesce(a[1], 0) + 1; a[2] := coalesce(a[2], 0) # coalesce(n,
 CREATE FUNCTION array_end(a int[]) RETURNS int[] LANGUAGE plpgsql IMMUTABLE AS 'BEGIN a[3] := 7; RETURN a; END';
 CREATE FUNCTION array_changed(a int[]) RETURNS int[] LANGUAGE plpgsql IMMUTABLE AS 'BEGIN a[1] := coalesce(a[1], 0) + 100; RETURN a; END';
 CREATE AGGREGATE own_array(int) (SFUNC = array_step, STYPE = int[], INITCOND = '{}', FINALFUNC = array_end);
+-- two that share their states, which the first one's final function changes unless it gets a copy;
+CREATE FUNCTION array_more(a int[]) RETURNS int LANGUAGE plpgsql IMMUTABLE AS 'BEGIN a[cardinality(a) + 1] := 1; RETURN cardinality(a); END';
+CREATE AGGREGATE own_more(int) (SFUNC = array_append, STYPE = int[], INITCOND = '{}', FINALFUNC = array_more);
+CREATE AGGREGATE own_count(int) (SFUNC = array_append, STYPE = int[], INITCOND = '{}', FINALFUNC = cardinality);
 
 -- and a function whose result is the number of its calls, of which the setting test.ticks tells.
 CREATE FUNCTION tick() RETURNS int LANGUAGE plpgsql VOLATILE
