@@ -60,7 +60,9 @@ CREATE INDEX scattered_day ON scattered (day);
 VACUUM ANALYZE scattered;
 SET enable_bitmapscan = off;
 SET enable_seqscan = on;
-SET random_page_cost = 1.5;
+-- a byte of pages in random order costs the same at each size of pages
+SELECT 1.5 * current_setting('block_size')::int / 8192.0 AS cost \gset
+SET random_page_cost = :cost;
 SET work_mem = '64kB';
 CREATE FUNCTION scans(query text) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE

@@ -35,7 +35,7 @@ CREATE TABLE wide AS SELECT (i * 7919) % 100003 AS k, repeat('x', 100) AS filler
 CREATE INDEX ON wide (k);
 VACUUM ANALYZE wide;
 SET work_mem = '64MB';
--- the index scan reads pages in random order: a byte of them costs the same at each size of pages
+-- a byte of pages in random order costs the same at each size of pages
 SELECT 3 * current_setting('block_size')::int / 8192.0 AS cost \gset
 SET random_page_cost = :cost;
 SET gpusort.enabled = off;
