@@ -71,7 +71,6 @@ gpusort_spill_begin(const GpusortSpillKey *key, Size memory, GpusortSpillShared 
 		Assert(key->words >= 1 && key->words <= GPUSORT_MAX_WORDS);
 		spill->has_rows = true;
 		spill->unwritten = key->bare ? 0 : key->padded ? offsetof(MinimalTupleData, mt_padding) : MINIMAL_TUPLE_DATA_OFFSET;
-		spill->keeps_header = spill->unwritten == MINIMAL_TUPLE_DATA_OFFSET;
 		spill->key = *key;
 	}
 	/* until gpusort_spill_adapt() is called, the code is the first word */
@@ -191,7 +190,7 @@ choose_code(GpusortSpill *spill, const uint64 *const *keys, int pairs)
 	}
 	pfree(numbers);
 	/* then a thread can merge, and the bytes that a longer code takes are those of the header */
-	if (spill->key.words == 1 && spill->keeps_header && !spill->lossy)
+	if (spill->key.words == 1 && !spill->key.bare && !spill->key.padded && !spill->lossy)
 		code->shift = 0;
 	code->exact = spill->key.words == 1 && code->shift == 0;
 }
@@ -229,7 +228,7 @@ gpusort_spill_begin_run(GpusortSpill *spill)
 static pg_attribute_always_inline void
 put_row(GpusortSpill *spill, uint64 code, const void *row)
 {
-	char		head[GPUSORT_SPILL_HEAD_BYTES];
+	char		head[GPUSORT_SPILL_HEAD_BYTES + MINIMAL_TUPLE_PADDING];
 	const char *body = (const char *) row + spill->unwritten;
 	Size		body_bytes = gpusort_row_bytes(row, spill->key.bare) - spill->unwritten;
 	bool		fits = sizeof(head) + body_bytes <= spill->out_end - spill->out_next;
@@ -237,19 +236,29 @@ put_row(GpusortSpill *spill, uint64 code, const void *row)
 	char	   *out;
 	bool		same = false;
 
-	if (spill->keeps_header)
+	if (!spill->key.bare)
 	{
-		same = memcmp(spill->out_header, body, GPUSORT_SPILL_HEADER_BYTES) == 0;
-		memcpy(spill->out_header, body, GPUSORT_SPILL_HEADER_BYTES);
+		const char *header = (const char *) row + MINIMAL_TUPLE_DATA_OFFSET;
+
+		same = memcmp(spill->out_header, header, GPUSORT_SPILL_HEADER_BYTES) == 0;
+		memcpy(spill->out_header, header, GPUSORT_SPILL_HEADER_BYTES);
 	}
 	if (likely(same))
-	{
-		body += GPUSORT_SPILL_HEADER_BYTES;
 		body_bytes -= GPUSORT_SPILL_HEADER_BYTES;
-	}
 	out = gpusort_spill_put_number(begin, body_bytes << 1 | same);
 	out = gpusort_spill_put_number(out, code - spill->out_code);
 	spill->out_code = code;
+	if (likely(same))
+	{
+		if (spill->key.padded)
+		{
+			memcpy(out, body, MINIMAL_TUPLE_PADDING);
+			out += MINIMAL_TUPLE_PADDING;
+			body += MINIMAL_TUPLE_PADDING;
+			body_bytes -= MINIMAL_TUPLE_PADDING;
+		}
+		body += GPUSORT_SPILL_HEADER_BYTES;
+	}
 	if (unlikely(!fits))
 	{
 		gpusort_spill_put_bytes(spill, head, out - head);

@@ -37,7 +37,7 @@ static pg_attribute_always_inline void
 set_body(const GpusortSpill *spill, GpusortSpillInput *input, uint64 number)
 {
 	input->body_bytes = number >> 1;
-	input->above = spill->unwritten + (spill->keeps_header && (number & 1) ? GPUSORT_SPILL_HEADER_BYTES : 0);
+	input->above = spill->unwritten + (!spill->key.bare && (number & 1) ? GPUSORT_SPILL_HEADER_BYTES : 0);
 }
 
 /* Reads the next row's numbers, which may continue in the next extent, or finds the end of the run. */
@@ -85,15 +85,22 @@ complete_row(GpusortSpill *spill, GpusortSpillInput *input, char *row)
 
 	if (unlikely(bytes < (spill->key.bare ? 1 : MINIMAL_TUPLE_DATA_OFFSET + GPUSORT_SPILL_HEADER_BYTES)))
 		return gpusort_spill_fail(spill, input, "A row in it has %zu bytes.", bytes);
-	if (spill->keeps_header)
-	{
-		if (likely(input->above != spill->unwritten))
-			memcpy(row + spill->unwritten, input->header, GPUSORT_SPILL_HEADER_BYTES);
-		else
-			memcpy(input->header, row + spill->unwritten, GPUSORT_SPILL_HEADER_BYTES);
-	}
 	if (!spill->key.bare)
-		((MinimalTuple) row)->t_len = bytes;
+	{
+		MinimalTuple tuple = (MinimalTuple) row;
+		char	   *header = row + MINIMAL_TUPLE_DATA_OFFSET;
+
+		if (likely(input->above != spill->unwritten))
+		{
+			/* the padding was read to the place of the header */
+			if (spill->key.padded)
+				memcpy(tuple->mt_padding, header, MINIMAL_TUPLE_PADDING);
+			memcpy(header, input->header, GPUSORT_SPILL_HEADER_BYTES);
+		}
+		else
+			memcpy(input->header, header, GPUSORT_SPILL_HEADER_BYTES);
+		tuple->t_len = bytes;
+	}
 	else if (unlikely(gpusort_row_bytes(row, true) != bytes))
 		return gpusort_spill_fail(spill, input, "A value in it has %zu bytes instead of %zu.", bytes, gpusort_row_bytes(row, true));
 	return true;

@@ -18,10 +18,11 @@
  *		code, as the difference	number
  *			from the code of
  *			the row before
- *		body					bytes		a tuple from t_infomask2 on, or a bare row
+ *		body					bytes		a tuple from t_infomask2 on, or from its
+ *			padding on if that is kept, or a bare row
  *
- * The header of a tuple's body are its first 6 bytes, mostly those of all rows.  If it is that of the run's row before, or all
- * zeros in its first row, the body lacks it.  Bare rows, and tuples whose padding is kept, have none.
+ * The header of a tuple are the 6 bytes from t_infomask2 on, mostly those of all rows.  If it is that of the run's row before,
+ * or all zeros in its first row, the body lacks it.  Bare rows have none.
  *
  * A number takes 1 to 9 bytes, the most significant first.  As many bytes follow the first one as it
  * begins with bits that are set.  Those bits and the next one, which is not set, are not part of the
@@ -146,7 +147,6 @@ struct GpusortSpill
 	/* rows */
 	bool		has_rows;		/* it is not of words, and these are set: */
 	Size		unwritten;		/* bytes at a row's begin that are not part of its body */
-	bool		keeps_header;	/* a body lacks a header that repeats */
 	GpusortSpillKey key;
 	bool		lossy;			/* equal words do not imply equal rows */
 	GpusortSpillCode code;

@@ -173,6 +173,29 @@ foreach my $memory ('64kB', '128kB', '256kB', '512kB')
 	}
 }
 
+# The same of CREATE INDEX, for which core keeps 8 bytes of each row and its columns, with padding.
+sub files_of
+{
+	my ($settings, $statement) = @_;
+	my $log = -s $queries->logfile;
+	$queries->safe_psql('postgres', "SET log_temp_files = 0; $settings; $statement");
+	# the leader repeats what a worker says
+	my %files = slurp_file($queries->logfile, $log) =~ /temporary file: path "([^"]*)", size (\d+)/g;
+	my $bytes = 0;
+	$bytes += $_ foreach values %files;
+	return $bytes;
+}
+foreach my $memory ('1MB', '2MB')
+{
+	foreach my $columns ('k, id', 'short', 'word', 'word, id', 'few, word', 'sparse, k', 'u, v', 'k) INCLUDE (word')
+	{
+		my @settings = ("SET maintenance_work_mem = '$memory'", "BEGIN; CREATE INDEX ON shapes ($columns); ROLLBACK");
+		my $core = files_of("SET gpusort.enabled = off; $settings[0]", $settings[1]);
+		my $ours = files_of(@settings);
+		ok($ours > 0 && $ours <= $core, "an index on ($columns), $memory: temporary files") or diag("$ours bytes, by core $core");
+	}
+}
+
 # A thread merges, if one integer is the key and the sort may have two threads.
 my $processors = `getconf _NPROCESSORS_ONLN`;
 my $one_key = 'SELECT k, id, repeat(chr(97 + id % 26), 30) AS pad FROM numbers ORDER BY k';
