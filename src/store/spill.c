@@ -19,13 +19,11 @@
 /*
  * The size of an extent, a power of two: a 256th of the memory, since a merge has
  * up to GPUSORT_SPILL_MAX_INPUTS buffers.  Buffers of larger ones do not fit in the CPU
- * caches, and smaller ones cost too many system calls.  With little memory, runs are
- * short and half of each run's last extent is wasted; then an extent is a 64th of it.
+ * caches, and smaller ones cost too many system calls.  In each part of a longer run, the
+ * place of the next part takes as many bytes as core has in each block of 8 kB.
  */
-#define MIN_EXTENT_BYTES	((Size) 2 * 1024)
+#define MIN_EXTENT_BYTES	((Size) 8 * 1024)
 #define MAX_EXTENT_BYTES	((Size) 256 * 1024)
-#define SMALL_EXTENT_BYTES	((Size) 8 * 1024)
-#define SMALL_EXTENTS		64
 
 /* A block of words takes no more memory than this part of an extent. */
 #define BLOCK_PART			4
@@ -47,9 +45,8 @@ Size
 gpusort_spill_extent(Size memory)
 {
 	Size		bytes = MIN_EXTENT_BYTES;
-	Size		most = Max(memory / GPUSORT_SPILL_MAX_INPUTS, Min(memory / SMALL_EXTENTS, SMALL_EXTENT_BYTES));
 
-	while (bytes * 2 <= Min(most, MAX_EXTENT_BYTES))
+	while (bytes * 2 <= Min(memory / GPUSORT_SPILL_MAX_INPUTS, MAX_EXTENT_BYTES))
 		bytes *= 2;
 	return bytes;
 }
@@ -214,15 +211,21 @@ gpusort_spill_adapt(GpusortSpill *spill, const uint64 *const *keys, int pairs)
 }
 
 void
-gpusort_spill_begin_run(GpusortSpill *spill)
+gpusort_spill_open_output(GpusortSpill *spill, bool linked)
 {
-	spill->out_extent = -1;
 	spill->out_run.file = 0;
+	spill->out_run.linked = linked;
 	spill->out_run.bytes = 0;
 	spill->out_code = 0;
 	memset(spill->out_header, 0, sizeof(spill->out_header));
-	spill->out_next = spill->out_buffer + sizeof(GpusortSpillExtent);
-	spill->out_end = spill->out_buffer + spill->files[0].extent_bytes;
+	gpusort_spill_take_part(spill);
+	spill->out_run.first = spill->out_part;
+}
+
+void
+gpusort_spill_begin_run(GpusortSpill *spill)
+{
+	gpusort_spill_open_output(spill, false);
 }
 
 static pg_attribute_always_inline void
@@ -282,7 +285,7 @@ gpusort_spill_close_output(GpusortSpill *spill)
 {
 	if (!spill->has_rows)
 		gpusort_spill_put_block(spill);
-	gpusort_spill_write_extent(spill, false);
+	gpusort_spill_write_part(spill, false);
 }
 
 void
@@ -308,9 +311,9 @@ gpusort_spill_grow_runs(GpusortSpill *spill, int more)
 void
 gpusort_spill_end_run(GpusortSpill *spill)
 {
-	if (spill->out_next == spill->out_buffer + sizeof(GpusortSpillExtent) && spill->out_nwords == 0)
-		return;					/* the run has no rows: write_extent() leaves an empty buffer only before more */
 	gpusort_spill_close_output(spill);
+	if (spill->out_run.bytes == 0)
+		return;
 	gpusort_spill_grow_runs(spill, 1);
 	spill->runs[spill->nruns++] = spill->out_run;
 	spill->nwritten++;
@@ -353,7 +356,7 @@ gpusort_spill_bytes(const GpusortSpill *spill)
 	uint64		bytes = 0;
 
 	for (int i = 0; i < spill->nfiles; i++)
-		bytes += (uint64) spill->files[i].nextents * spill->files[i].extent_bytes;
+		bytes += spill->files[i].bytes;
 	return bytes;
 }
 

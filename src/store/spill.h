@@ -21,6 +21,7 @@
 #include "storage/spin.h"
 
 #include "store/row.h"
+#include "store/spill_file.h"
 
 typedef struct GpusortSpill GpusortSpill;
 
@@ -61,7 +62,8 @@ typedef struct GpusortSpillShared
 typedef struct GpusortSpillRun
 {
 	int			file;			/* which of the spill's files it is in: 0 is its own */
-	int64		first;			/* number of its first extent */
+	bool		linked;			/* its parts lie anywhere; else it is one row of bytes, which begins where the first part does */
+	GpusortSpillPart first;
 	uint64		bytes;			/* bytes of all its rows */
 } GpusortSpillRun;
 
@@ -72,7 +74,7 @@ typedef struct GpusortSpillPublished
 	GpusortSpillRun directory;	/* its bytes describe the runs */
 	bool		lossy;
 	uint64		rows;
-	int64		nextents;
+	int64		bytes;			/* of the file */
 } GpusortSpillPublished;
 
 /*
@@ -175,7 +177,7 @@ extern uint64 gpusort_spill_repeated(const GpusortSpill *spill);
 /* Has a thread merged since the merge began? */
 extern bool gpusort_spill_has_thread(const GpusortSpill *spill);
 
-/* Returns the size of the temporary files in bytes, rounded up to whole extents. */
+/* Returns the size of the temporary files in bytes. */
 extern uint64 gpusort_spill_bytes(const GpusortSpill *spill);
 
 /*

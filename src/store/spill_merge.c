@@ -37,8 +37,9 @@ open_input(GpusortSpill *spill, GpusortSpillInput *input, const GpusortSpillRun 
 {
 	input->file = &spill->files[run->file];
 	input->next = input->end = input->buffer;
-	input->extent = run->first;
 	input->unread = run->bytes;
+	input->part = run->first;
+	input->linked = run->linked;
 	input->code = 0;
 	input->ended = input->encoded = false;
 	input->gathered = NULL;
@@ -149,7 +150,10 @@ merge_to_run(GpusortSpill *spill, int first, int count)
 
 	spill->reclaim = true;
 	open_runs(spill, runs, count);
-	gpusort_spill_begin_run(spill);
+	/* the parts that have been read are free for the output's first ones */
+	if (!spill->has_rows)
+		(void) gpusort_spill_next_batch(spill);
+	gpusort_spill_open_output(spill, true);
 	while (gpusort_spill_next(spill, &word, &row))
 	{
 		if (spill->has_rows)
@@ -172,7 +176,7 @@ merge_to_buffers(GpusortSpill *spill)
 	/* the most inputs of such a merge: one buffer is its output's */
 	int			widest = spill->nbuffers - 1;
 
-	spill->out_buffer = spill->buffers + widest * spill->files[0].extent_bytes;
+	spill->out_buffer = spill->inputs[widest].buffer;
 	while (spill->nruns > spill->nbuffers)
 	{
 		int			excess = spill->nruns - spill->nbuffers;
@@ -200,6 +204,7 @@ begin_merge(GpusortSpill *spill, bool may_thread)
 {
 	uint64		bytes = 0;
 	Size		row;
+	Size		buffer;
 	Size		each;
 	Size		most;
 	Size		batches;
@@ -212,7 +217,8 @@ begin_merge(GpusortSpill *spill, bool may_thread)
 		bytes += spill->runs[i].bytes;
 	/* a row longer than an extent needs memory beside its buffer; count the mean row */
 	row = bytes / Max(spill->rows, 1);
-	each = spill->files[0].extent_bytes + (row > spill->files[0].extent_bytes ? row : 0) +
+	buffer = spill->files[0].extent_bytes + GPUSORT_SPILL_FRONT_BYTES;
+	each = buffer + (row > spill->files[0].extent_bytes ? row : 0) +
 		sizeof(GpusortSpillInput) + 2 * (sizeof(GpusortLoser) + words * sizeof(uint64));
 	spill->batch_bytes_max = Max(MIN_BATCH_BYTES, Min(spill->memory / BATCH_PART, MAX_BATCH_BYTES));
 	batches = spill->has_rows ? spill->batch_bytes_max * (may_thread ? GPUSORT_SPILL_BATCHES : 1) : 0;
@@ -228,12 +234,12 @@ begin_merge(GpusortSpill *spill, bool may_thread)
 	spill->nbuffers = Max(1, Min(spill->nruns, (int) most));
 	spill->inputs = MemoryContextAllocZero(spill->cxt, spill->nbuffers * sizeof(GpusortSpillInput));
 	spill->nodes = MemoryContextAlloc(spill->cxt, gpusort_losertree_nodes(spill->nbuffers) * sizeof(GpusortLoser));
-	spill->buffers = gpusort_memory_alloc(spill->cxt, spill->nbuffers * spill->files[0].extent_bytes);
+	spill->buffers = gpusort_memory_alloc(spill->cxt, spill->nbuffers * buffer);
 	entries = MemoryContextAlloc(spill->cxt, Max(1, 2 * spill->nbuffers * words) * sizeof(uint64));
 	spill->next_words = entries + spill->nbuffers * words;
 	for (int i = 0; i < spill->nbuffers; i++)
 	{
-		spill->inputs[i].buffer = spill->buffers + i * spill->files[0].extent_bytes;
+		spill->inputs[i].buffer = spill->buffers + i * buffer + GPUSORT_SPILL_FRONT_BYTES;
 		spill->inputs[i].entry = entries + i * words;
 		spill->inputs[i].before = spill->next_words + i * words;
 	}
@@ -292,7 +298,7 @@ void
 gpusort_spill_publish(GpusortSpill *spill, GpusortSpillPublished *published)
 {
 	Assert(spill->nruns > 0);
-	gpusort_spill_begin_run(spill);
+	gpusort_spill_open_output(spill, false);
 	gpusort_spill_put_bytes(spill, spill->runs, spill->nruns * sizeof(GpusortSpillRun));
 	gpusort_spill_close_output(spill);
 	*published = (GpusortSpillPublished)
@@ -301,7 +307,7 @@ gpusort_spill_publish(GpusortSpill *spill, GpusortSpillPublished *published)
 			.directory = spill->out_run,
 			.lossy = spill->lossy,
 			.rows = spill->rows,
-			.nextents = spill->files[0].nextents,
+			.bytes = spill->files[0].bytes,
 	};
 }
 
@@ -317,7 +323,7 @@ gpusort_spill_adopt(GpusortSpill *spill, const GpusortSpillPublished *published,
 	spill->files = repalloc(spill->files, spill->nfiles * sizeof(GpusortSpillFile));
 	file = &spill->files[number];
 	gpusort_spillfile_begin(file, spill->shared->extent_bytes, &spill->shared->files, worker, true);
-	file->nextents = published->nextents;
+	file->bytes = published->bytes;
 	MemoryContextSwitchTo(old);
 
 	gpusort_spill_grow_runs(spill, published->nruns);

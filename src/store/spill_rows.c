@@ -4,8 +4,8 @@
  *		Merges spilled runs of rows, one batch of rows after the other.
  *
  * A loser tree finds the next row.  Its body is copied from its run's buffer to the batch, where it is
- * aligned: a buffer is then free for the next extent as soon as its last row has been copied, and a row
- * that continues in the next extent needs no memory of its own.
+ * aligned: a buffer is then free for the next part as soon as its last row has been copied, and a row
+ * that continues in the next part needs no memory of its own.
  *
  * If codes do not decide, the words of a row's key are made from the row.  It must be aligned for that,
  * before it is copied: it moves down in its buffer, by up to seven bytes, over what has been read.
@@ -18,7 +18,7 @@
 
 #include "store/spill_state.h"
 
-/* Reads a number that may continue in the next extent.  Returns false if the run cannot be read. */
+/* Reads a number that may continue in the next part.  Returns false if the run cannot be read. */
 static bool
 gather_number(GpusortSpill *spill, GpusortSpillInput *input, uint64 *number)
 {
@@ -40,16 +40,16 @@ set_body(const GpusortSpill *spill, GpusortSpillInput *input, uint64 number)
 	input->above = spill->unwritten + (!spill->key.bare && (number & 1) ? GPUSORT_SPILL_HEADER_BYTES : 0);
 }
 
-/* Reads the next row's numbers, which may continue in the next extent, or finds the end of the run. */
+/* Reads the next row's numbers, which may continue in the next part, or finds the end of the run. */
 static pg_noinline bool
 gather_head(GpusortSpill *spill, GpusortSpillInput *input)
 {
 	uint64		number;
 	uint64		difference;
 
-	input->ended = input->next == input->end && input->extent < 0;
+	input->ended = input->next == input->end && input->unread == 0;
 	if (input->ended)
-		return input->unread == 0 || gpusort_spill_fail(spill, input, "It ends too early.");
+		return true;
 	if (!gather_number(spill, input, &number) || !gather_number(spill, input, &difference))
 		return false;
 	set_body(spill, input, number);
@@ -106,13 +106,13 @@ complete_row(GpusortSpill *spill, GpusortSpillInput *input, char *row)
 	return true;
 }
 
-/* Aligns the input's current row, in the buffer or, if it continues in the next extent, in memory of its own. */
+/* Aligns the input's current row, in the buffer or, if it continues in the next part, in memory of its own. */
 static pg_noinline void
 align_row(GpusortSpill *spill, GpusortSpillInput *input)
 {
 	if (input->body_bytes <= input->end - input->next)
 	{
-		/* an extent's header is before every body: as many bytes as a tuple has before its data */
+		/* there is room in front of the buffer */
 		input->row = (char *) TYPEALIGN_DOWN(MAXIMUM_ALIGNOF, input->next - input->above);
 		gpusort_row_copy(input->row + input->above, input->next, input->body_bytes);
 		input->next += input->body_bytes;
