@@ -116,7 +116,7 @@ begin_parts(GpusortFeed *feed)
 		return;
 	for (int i = 0; i < shared->nparts; i++)
 		gpusort_arena_lend(&shared->parts[i].part.file);
-	gpusort_part_share(&shared->all, feed->sort);
+	gpusort_part_share(&shared->all, feed->sort, shared->nparts + 1);
 }
 
 static void

@@ -4,7 +4,7 @@
  *		Reads spilled runs back and merges them.
  *
  * If there are more runs than buffers, some are merged to one on disk first: those
- * neighbours, since equal rows must keep their order, that have the fewest bytes.  The first
+ * neighbours, since equal rows must keep their order, that have the fewest bytes, but not those of workers.  The first
  * such merge takes only as many runs as it must, so that every later merge uses all buffers
  * (Knuth, The Art of Computer Programming, vol. 3, section 5.4.9).
  *
@@ -115,25 +115,32 @@ gpusort_spill_next(GpusortSpill *spill, uint64 *word, void **row)
 	return true;
 }
 
+/* What it costs to merge a run on disk: its bytes, and more than all bytes if they cannot be reused, since a worker wrote them. */
+static inline uint64
+merge_cost(const GpusortSpillRun *run)
+{
+	return run->bytes + (run->file != 0 ? UINT64CONST(1) << 48 : 0);
+}
+
 /*
- * Returns the first of the count neighbouring runs that together have the
- * fewest bytes.
+ * Returns the first of the count neighbouring runs that together cost the
+ * least.
  */
 static int
 find_smallest(const GpusortSpill *spill, int count)
 {
-	uint64		bytes = 0;
-	uint64		fewest = PG_UINT64_MAX;
+	uint64		cost = 0;
+	uint64		least = PG_UINT64_MAX;
 	int			best = 0;
 
 	for (int i = 0; i < spill->nruns; i++)
 	{
-		bytes += spill->runs[i].bytes;
+		cost += merge_cost(&spill->runs[i]);
 		if (i >= count)
-			bytes -= spill->runs[i - count].bytes;
-		if (i >= count - 1 && bytes < fewest)
+			cost -= merge_cost(&spill->runs[i - count]);
+		if (i >= count - 1 && cost < least)
 		{
-			fewest = bytes;
+			least = cost;
 			best = i - (count - 1);
 		}
 	}
@@ -169,22 +176,21 @@ merge_to_run(GpusortSpill *spill, int first, int count)
 	spill->nruns -= count - 1;
 }
 
-/* Merges runs on disk until there is a buffer for each. */
+/* Merges runs on disk until no more than most are left. */
 static void
-merge_to_buffers(GpusortSpill *spill)
+merge_to(GpusortSpill *spill, int most)
 {
 	/* the most inputs of such a merge: one buffer is its output's */
 	int			widest = spill->nbuffers - 1;
 
 	spill->out_buffer = spill->inputs[widest].buffer;
-	while (spill->nruns > spill->nbuffers)
+	while (spill->nruns > most)
 	{
-		int			excess = spill->nruns - spill->nbuffers;
+		int			excess = spill->nruns - most;
 		int			count = (excess - 1) % (widest - 1) + 2;
 
 		merge_to_run(spill, find_smallest(spill, count), count);
 	}
-	spill->out_buffer = NULL;
 }
 
 /* A callback of the spill's memory context, whose memory a thread may use */
@@ -257,8 +263,7 @@ gpusort_spill_merge(GpusortSpill *spill, const GpusortSpillThreads *threads)
 	if (spill->buffers == NULL)
 	{
 		begin_merge(spill, threads != NULL);
-		if (spill->nruns > spill->nbuffers)
-			merge_to_buffers(spill);
+		merge_to(spill, spill->nbuffers);
 		spill->repeated_early = spill->repeated;
 	}
 	spill->repeated = spill->repeated_early;
@@ -278,7 +283,7 @@ remove_files(void *arg)
 }
 
 void
-gpusort_spill_share(GpusortSpillShared *shared, Size memory, MemoryContext cxt)
+gpusort_spill_share(GpusortSpillShared *shared, Size memory, int processes, MemoryContext cxt)
 {
 	MemoryContextCallback *callback = MemoryContextAlloc(cxt, sizeof(MemoryContextCallback));
 	FileSet    *files = MemoryContextAlloc(cxt, sizeof(FileSet));
@@ -286,6 +291,7 @@ gpusort_spill_share(GpusortSpillShared *shared, Size memory, MemoryContext cxt)
 	FileSetInit(&shared->files);
 	SpinLockInit(&shared->mutex);
 	shared->extent_bytes = gpusort_spill_extent(memory);
+	shared->processes = processes;
 	shared->adapted = false;
 	/* the shared memory may end before the context */
 	*files = shared->files;
@@ -298,7 +304,9 @@ void
 gpusort_spill_publish(GpusortSpill *spill, GpusortSpillPublished *published)
 {
 	Assert(spill->nruns > 0);
-	gpusort_spill_open_output(spill, false);
+	begin_merge(spill, true);
+	merge_to(spill, Max(MIN_BUFFERS, Min(spill->nbuffers, GPUSORT_SPILL_MAX_INPUTS / spill->shared->processes)));
+	gpusort_spill_open_output(spill, true);
 	gpusort_spill_put_bytes(spill, spill->runs, spill->nruns * sizeof(GpusortSpillRun));
 	gpusort_spill_close_output(spill);
 	*published = (GpusortSpillPublished)
@@ -307,7 +315,9 @@ gpusort_spill_publish(GpusortSpill *spill, GpusortSpillPublished *published)
 			.directory = spill->out_run,
 			.lossy = spill->lossy,
 			.rows = spill->rows,
+			.repeated = spill->repeated,
 			.bytes = spill->files[0].bytes,
+			.memory = spill->memory,
 	};
 }
 
@@ -336,4 +346,6 @@ gpusort_spill_adopt(GpusortSpill *spill, const GpusortSpillPublished *published,
 	spill->nwritten += published->nruns;
 	spill->lossy |= published->lossy;
 	spill->rows += published->rows;
+	spill->repeated += published->repeated;
+	spill->memory += published->memory;
 }

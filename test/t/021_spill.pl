@@ -175,7 +175,7 @@ foreach my $memory ('64kB', '128kB', '256kB', '512kB')
 	}
 }
 
-# The same of plans without workers, and of CREATE INDEX, for which core keeps 8 bytes of each row and its columns, with padding.
+# The same of parallel plans, and of CREATE INDEX, for which core keeps 8 bytes of each row and its columns, with padding.
 sub files_of
 {
 	my ($settings, $statement) = @_;
@@ -194,7 +194,7 @@ sub compare_files
 	my $ours = files_of(@statement);
 	ok($ours > 0 && $ours <= $core, "$name: temporary files") or diag("$ours bytes, by core $core");
 }
-foreach my $workers (0)
+foreach my $workers (0, 2)
 {
 	$queries->safe_psql('postgres', "ALTER TABLE shapes SET (parallel_workers = $workers); ALTER TABLE broad SET (parallel_workers = $workers)");
 	my $costs = "SET max_parallel_workers_per_gather = $workers; SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0";
