@@ -303,6 +303,7 @@ foreach my $case (
 	[ 'a truncated file, a thread', 'k, id, pad', 'truncate($f, 8192 * 60)', qr/ERROR:  extent \d+ of a temporary file is damaged\nDETAIL:  It has 0 bytes/ ],
 	[ 'wrong lengths, a thread', 'k, id, pad', $longer, qr/ERROR:  a sorted run in a temporary file is damaged\nDETAIL:  A row in it has \d+ bytes\. \d+ bytes of it were not read\./ ],
 	[ 'zeros', 'k, id', $zeros, qr/ERROR:  a sorted run in a temporary file is damaged\nDETAIL:  A row in it has 10 bytes\./ ],
+	[ 'zeros, longer runs', 'k, id', $zeros, qr/ERROR:  a sorted run in a temporary file is damaged\nDETAIL:  It continues beyond the end of the file\. \d+ bytes of it were not read\./ ],
 	[ 'zeros, a thread', 'k, id, pad', $zeros =~ s/2048/8192/gr =~ s/2032/8176/r, qr/ERROR:  a sorted run in a temporary file is damaged\nDETAIL:  A row in it has 10 bytes\./ ],
 	[ 'wrong blocks of words', 'id', $ones, qr/ERROR:  a sorted run in a temporary file is damaged\nDETAIL:  A block in it has \d+ words of \d+ bytes\. \d+ bytes of it were not read\./ ])
 {
@@ -310,7 +311,7 @@ foreach my $case (
 	my $script = PostgreSQL::Test::Utils::tempdir() . '/damage.pl';
 	append_to_file($script, "open(my \$f, '+<', glob('$file')) or die; $damage");
 	my $query = $name =~ /thread/ ? $one_key : "SELECT $columns FROM shapes ORDER BY $columns";
-	my $memory = $name =~ /thread/ ? '512kB' : '64kB';
+	my $memory = $name =~ /thread/ ? '512kB' : $name =~ /longer runs/ ? '64kB' : '128kB';
 	($rc, $stdout, $stderr) = $queries->psql('postgres',
 		"SET work_mem = '$memory'; BEGIN; DECLARE c NO SCROLL CURSOR FOR $query;\n"
 		. "MOVE 10 FROM c;\n\\! perl $script\nMOVE ALL FROM c;");
