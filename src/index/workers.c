@@ -171,7 +171,7 @@ init_shared(GpusortIndexBuild *build, ParallelContext *pcxt, Size memory)
 		on_dsm_detach(pcxt->seg, take_back_files, PointerGetDatum(shared));
 		for (int i = 0; i < shared->nparts; i++)
 			gpusort_arena_lend(&shared->parts[i].part.file);
-		gpusort_part_share(&shared->all, &build->gather);
+		gpusort_part_share(&shared->all, &build->gather, shared->nparts + 1);
 	}
 	shm_toc_insert(pcxt->toc, KEY_SHARED, shared);
 	return shared;

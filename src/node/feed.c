@@ -116,7 +116,7 @@ begin_parts(GpusortFeed *feed)
 		return;
 	for (int i = 0; i < shared->nparts; i++)
 		gpusort_arena_lend(&shared->parts[i].part.file);
-	gpusort_part_share(&shared->all, feed->sort);
+	gpusort_part_share(&shared->all, feed->sort, shared->nparts + 1);
 }
 
 static void
@@ -201,7 +201,7 @@ gather_part(GpusortFeed *feed)
 	(void) gpusort_gather_read(gather);
 	part->figures = figures_of(gather, gather->begun);
 	gpusort_part_publish(&part->part, gather);
-	part->figures.disk = part->part.published.spilled.nextents * feed->shared->all.spill.extent_bytes;
+	part->figures.disk = part->part.published.spilled.bytes;
 	part->figures.runs = part->part.published.spilled.nruns;
 	gpusort_activity_end(&gather->activity);
 }

@@ -7,7 +7,7 @@
  * where they are, and the leader adopts them, without copying a row, and sorts all rows in one
  * key set.  If the worker's memory ends before, it sorts what it has, and writes a spilled run to a
  * file that the leader reads, and so on.  Then it publishes the runs, which the leader merges with
- * its own.
+ * its own.  If they are many, the worker merges some before: it can write to its file again where it has read it.
  *
  * Equal rows stay in the order in which the leader adopts parts, behind the rows that it had before.
  *
@@ -20,9 +20,9 @@
 #include "node/state.h"
 
 void
-gpusort_part_share(GpusortShared *shared, GpusortGather *gather)
+gpusort_part_share(GpusortShared *shared, GpusortGather *gather, int processes)
 {
-	gpusort_spill_share(&shared->spill, gather->memory_limit, gather->cxt);
+	gpusort_spill_share(&shared->spill, gather->memory_limit, processes, gather->cxt);
 	pg_atomic_init_u32(&shared->sample, 0);
 	gather->shared = shared;
 }
@@ -62,6 +62,7 @@ gpusort_part_publish(GpusortPart *part, GpusortGather *gather)
 	{
 		published->rows = 0;
 		gpusort_gather_spill(gather);
+		gpusort_gather_end_runs(gather);
 		gpusort_spill_publish(gather->spill, &published->spilled);
 		gpusort_spill_end(gather->spill);
 		gather->spill = NULL;

@@ -235,6 +235,21 @@ gpusort_gather_spill(GpusortGather *gather)
 }
 
 void
+gpusort_gather_end_runs(GpusortGather *gather)
+{
+	MemoryContextReset(gather->set_cxt);
+	MemoryContextReset(gather->store_cxt);
+	if (gather->arena != NULL && gpusort_arena_is_own(gather->arena))
+	{
+		gather->arena = gather->rows.store.arena = NULL;
+		MemoryContextDelete(gather->arena_cxt);
+	}
+	gpusort_large_give_back();
+	if (gather->rows.key != NULL)
+		gpusort_rowkey_stop_proposing(gather->rows.key);
+}
+
+void
 gpusort_gather_end(GpusortGather *gather, GpusortSorted *sorted)
 {
 	static const GpusortSpillThreads threads = {gpusort_cpu_thread_take, gpusort_cpu_thread_give};
@@ -262,19 +277,10 @@ gpusort_gather_end(GpusortGather *gather, GpusortSorted *sorted)
 		gpusort_gather_spill(gather);
 	else
 		gpusort_gather_end_set(gather);
-	MemoryContextReset(gather->set_cxt);
-	MemoryContextReset(gather->store_cxt);
-	if (gather->arena != NULL && gpusort_arena_is_own(gather->arena))
-	{
-		gather->arena = gather->rows.store.arena = NULL;
-		MemoryContextDelete(gather->arena_cxt);
-	}
-	gpusort_large_give_back();
+	gpusort_gather_end_runs(gather);
 	stats->disk = Max(stats->disk, gpusort_spill_bytes(gather->spill));
 	stats->runs = Max(stats->runs, gpusort_spill_runs(gather->spill));
 	gpusort_activity_report(&gather->activity, GPUSORT_PHASE_MERGING, gpusort_spill_rows(gather->spill),
 							gpusort_spill_bytes(gather->spill), stats->engine);
-	if (gather->rows.key != NULL)
-		gpusort_rowkey_stop_proposing(gather->rows.key);
 	gpusort_spill_merge(gather->spill, &threads);
 }

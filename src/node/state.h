@@ -356,9 +356,9 @@ extern void gpusort_core_read(GpusortGather *gather);
 
 /*
  * In the leader: prepares what all share, before the first row.  The part of each worker that will be launched, or launched again,
- * is zeroed, and gets its file from gpusort_arena_lend().
+ * is zeroed, and gets its file from gpusort_arena_lend().  processes: the most that may have a part, this one included.
  */
-extern void gpusort_part_share(GpusortShared *shared, GpusortGather *gather);
+extern void gpusort_part_share(GpusortShared *shared, GpusortGather *gather, int processes);
 
 /* In the leader: frees what it has not adopted.  Raises no error. */
 extern void gpusort_part_take_back(GpusortPart *part);
@@ -404,6 +404,9 @@ extern bool gpusort_rows_room(GpusortGather *gather, GpusortRoom *room);
  * them and begins the merge.
  */
 extern void gpusort_gather_end(GpusortGather *gather, GpusortSorted *sorted);
+
+/* All rows are in spilled runs: frees the memory that rows had, before runs are merged. */
+extern void gpusort_gather_end_runs(GpusortGather *gather);
 
 /*
  * Sorts the key set, which has rows, writes it to the temporary file as a spilled run,

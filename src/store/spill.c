@@ -19,13 +19,11 @@
 /*
  * The size of an extent, a power of two: a 256th of the memory, since a merge has
  * up to GPUSORT_SPILL_MAX_INPUTS buffers.  Buffers of larger ones do not fit in the CPU
- * caches, and smaller ones cost too many system calls.  With little memory, runs are
- * short and half of each run's last extent is wasted; then an extent is a 64th of it.
+ * caches, and smaller ones cost too many system calls.  In each part of a longer run, the
+ * place of the next part takes as many bytes as core has in each block of 8 kB.
  */
-#define MIN_EXTENT_BYTES	((Size) 2 * 1024)
+#define MIN_EXTENT_BYTES	((Size) 8 * 1024)
 #define MAX_EXTENT_BYTES	((Size) 256 * 1024)
-#define SMALL_EXTENT_BYTES	((Size) 8 * 1024)
-#define SMALL_EXTENTS		64
 
 /* A block of words takes no more memory than this part of an extent. */
 #define BLOCK_PART			4
@@ -47,9 +45,8 @@ Size
 gpusort_spill_extent(Size memory)
 {
 	Size		bytes = MIN_EXTENT_BYTES;
-	Size		most = Max(memory / GPUSORT_SPILL_MAX_INPUTS, Min(memory / SMALL_EXTENTS, SMALL_EXTENT_BYTES));
 
-	while (bytes * 2 <= Min(most, MAX_EXTENT_BYTES))
+	while (bytes * 2 <= Min(memory / GPUSORT_SPILL_MAX_INPUTS, MAX_EXTENT_BYTES))
 		bytes *= 2;
 	return bytes;
 }
@@ -71,7 +68,6 @@ gpusort_spill_begin(const GpusortSpillKey *key, Size memory, GpusortSpillShared 
 		Assert(key->words >= 1 && key->words <= GPUSORT_MAX_WORDS);
 		spill->has_rows = true;
 		spill->unwritten = key->bare ? 0 : key->padded ? offsetof(MinimalTupleData, mt_padding) : MINIMAL_TUPLE_DATA_OFFSET;
-		spill->keeps_header = spill->unwritten == MINIMAL_TUPLE_DATA_OFFSET;
 		spill->key = *key;
 	}
 	/* until gpusort_spill_adapt() is called, the code is the first word */
@@ -191,7 +187,7 @@ choose_code(GpusortSpill *spill, const uint64 *const *keys, int pairs)
 	}
 	pfree(numbers);
 	/* then a thread can merge, and the bytes that a longer code takes are those of the header */
-	if (spill->key.words == 1 && spill->keeps_header && !spill->lossy)
+	if (spill->key.words == 1 && !spill->key.bare && !spill->key.padded && !spill->lossy)
 		code->shift = 0;
 	code->exact = spill->key.words == 1 && code->shift == 0;
 }
@@ -215,21 +211,27 @@ gpusort_spill_adapt(GpusortSpill *spill, const uint64 *const *keys, int pairs)
 }
 
 void
-gpusort_spill_begin_run(GpusortSpill *spill)
+gpusort_spill_open_output(GpusortSpill *spill, bool linked)
 {
-	spill->out_extent = -1;
 	spill->out_run.file = 0;
+	spill->out_run.linked = linked;
 	spill->out_run.bytes = 0;
 	spill->out_code = 0;
 	memset(spill->out_header, 0, sizeof(spill->out_header));
-	spill->out_next = spill->out_buffer + sizeof(GpusortSpillExtent);
-	spill->out_end = spill->out_buffer + spill->files[0].extent_bytes;
+	gpusort_spill_take_part(spill);
+	spill->out_run.first = spill->out_part;
+}
+
+void
+gpusort_spill_begin_run(GpusortSpill *spill)
+{
+	gpusort_spill_open_output(spill, false);
 }
 
 static pg_attribute_always_inline void
 put_row(GpusortSpill *spill, uint64 code, const void *row)
 {
-	char		head[GPUSORT_SPILL_HEAD_BYTES];
+	char		head[GPUSORT_SPILL_HEAD_BYTES + MINIMAL_TUPLE_PADDING];
 	const char *body = (const char *) row + spill->unwritten;
 	Size		body_bytes = gpusort_row_bytes(row, spill->key.bare) - spill->unwritten;
 	bool		fits = sizeof(head) + body_bytes <= spill->out_end - spill->out_next;
@@ -237,19 +239,29 @@ put_row(GpusortSpill *spill, uint64 code, const void *row)
 	char	   *out;
 	bool		same = false;
 
-	if (spill->keeps_header)
+	if (!spill->key.bare)
 	{
-		same = memcmp(spill->out_header, body, GPUSORT_SPILL_HEADER_BYTES) == 0;
-		memcpy(spill->out_header, body, GPUSORT_SPILL_HEADER_BYTES);
+		const char *header = (const char *) row + MINIMAL_TUPLE_DATA_OFFSET;
+
+		same = memcmp(spill->out_header, header, GPUSORT_SPILL_HEADER_BYTES) == 0;
+		memcpy(spill->out_header, header, GPUSORT_SPILL_HEADER_BYTES);
 	}
 	if (likely(same))
-	{
-		body += GPUSORT_SPILL_HEADER_BYTES;
 		body_bytes -= GPUSORT_SPILL_HEADER_BYTES;
-	}
 	out = gpusort_spill_put_number(begin, body_bytes << 1 | same);
 	out = gpusort_spill_put_number(out, code - spill->out_code);
 	spill->out_code = code;
+	if (likely(same))
+	{
+		if (spill->key.padded)
+		{
+			memcpy(out, body, MINIMAL_TUPLE_PADDING);
+			out += MINIMAL_TUPLE_PADDING;
+			body += MINIMAL_TUPLE_PADDING;
+			body_bytes -= MINIMAL_TUPLE_PADDING;
+		}
+		body += GPUSORT_SPILL_HEADER_BYTES;
+	}
 	if (unlikely(!fits))
 	{
 		gpusort_spill_put_bytes(spill, head, out - head);
@@ -273,7 +285,7 @@ gpusort_spill_close_output(GpusortSpill *spill)
 {
 	if (!spill->has_rows)
 		gpusort_spill_put_block(spill);
-	gpusort_spill_write_extent(spill, false);
+	gpusort_spill_write_part(spill, false);
 }
 
 void
@@ -299,9 +311,9 @@ gpusort_spill_grow_runs(GpusortSpill *spill, int more)
 void
 gpusort_spill_end_run(GpusortSpill *spill)
 {
-	if (spill->out_next == spill->out_buffer + sizeof(GpusortSpillExtent) && spill->out_nwords == 0)
-		return;					/* the run has no rows: write_extent() leaves an empty buffer only before more */
 	gpusort_spill_close_output(spill);
+	if (spill->out_run.bytes == 0)
+		return;
 	gpusort_spill_grow_runs(spill, 1);
 	spill->runs[spill->nruns++] = spill->out_run;
 	spill->nwritten++;
@@ -344,7 +356,7 @@ gpusort_spill_bytes(const GpusortSpill *spill)
 	uint64		bytes = 0;
 
 	for (int i = 0; i < spill->nfiles; i++)
-		bytes += (uint64) spill->files[i].nextents * spill->files[i].extent_bytes;
+		bytes += spill->files[i].bytes;
 	return bytes;
 }
 

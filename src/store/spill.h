@@ -21,6 +21,7 @@
 #include "storage/spin.h"
 
 #include "store/row.h"
+#include "store/spill_file.h"
 
 typedef struct GpusortSpill GpusortSpill;
 
@@ -53,6 +54,7 @@ typedef struct GpusortSpillShared
 {
 	FileSet		files;			/* of the workers */
 	Size		extent_bytes;	/* of all files */
+	int			processes;
 	slock_t		mutex;			/* protects: */
 	bool		adapted;
 	GpusortSpillCode code;
@@ -61,7 +63,8 @@ typedef struct GpusortSpillShared
 typedef struct GpusortSpillRun
 {
 	int			file;			/* which of the spill's files it is in: 0 is its own */
-	int64		first;			/* number of its first extent */
+	bool		linked;			/* its parts lie anywhere; else it is one row of bytes, which begins where the first part does */
+	GpusortSpillPart first;
 	uint64		bytes;			/* bytes of all its rows */
 } GpusortSpillRun;
 
@@ -72,7 +75,9 @@ typedef struct GpusortSpillPublished
 	GpusortSpillRun directory;	/* its bytes describe the runs */
 	bool		lossy;
 	uint64		rows;
-	int64		nextents;
+	uint64		repeated;		/* of them, those that merges have left out */
+	int64		bytes;			/* of the file */
+	Size		memory;			/* that the worker has used, and the leader can use now */
 } GpusortSpillPublished;
 
 /*
@@ -175,7 +180,7 @@ extern uint64 gpusort_spill_repeated(const GpusortSpill *spill);
 /* Has a thread merged since the merge began? */
 extern bool gpusort_spill_has_thread(const GpusortSpill *spill);
 
-/* Returns the size of the temporary files in bytes, rounded up to whole extents. */
+/* Returns the size of the temporary files in bytes. */
 extern uint64 gpusort_spill_bytes(const GpusortSpill *spill);
 
 /*
@@ -190,9 +195,12 @@ extern void gpusort_spill_end(GpusortSpill *spill);
  * In the leader, inside a transaction: prepares for spills that it merges.  The workers' files are
  * removed when the memory context is reset, and no worker may run any more then.  memory: bytes that each process may use.
  */
-extern void gpusort_spill_share(GpusortSpillShared *shared, Size memory, MemoryContext cxt);
+extern void gpusort_spill_share(GpusortSpillShared *shared, Size memory, int processes, MemoryContext cxt);
 
-/* In a worker: describes the runs, of which there is one at least, for the leader.  No other run may follow. */
+/*
+ * In a worker: describes the runs, of which there is one at least, for the leader.  No other run may follow.  Merges some of them
+ * before if they are more than this process's part of the leader's buffers.
+ */
 extern void gpusort_spill_publish(GpusortSpill *spill, GpusortSpillPublished *published);
 
 /* In the leader: adds the runs of a worker, from number 0, behind those of its own spill. */

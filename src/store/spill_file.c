@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * spill_file.c
- *		Temporary files as one array of extents.
+ *		Temporary files as one array of bytes.
  *
  * The files are PostgreSQL's own temporary files (fd.c), so temp_file_limit,
  * temp_tablespaces, log_temp_files and the clean-up after errors apply as for tuplesort.
@@ -48,27 +48,62 @@ gpusort_spillfile_begin(GpusortSpillFile *file, Size extent_bytes, const FileSet
 	}
 	file->extent_bytes = extent_bytes;
 	file->maxfree = 64;
-	file->free = palloc(file->maxfree * sizeof(int64));
+	file->free = palloc(file->maxfree * sizeof(GpusortSpillPart));
 	file->files = palloc(sizeof(File));
 	(void) GPUSORT_FAULT(SPILL_FILE);
 	PrepareTempTablespaces();
 }
 
-int64
+GpusortSpillPart
+gpusort_spillfile_append(GpusortSpillFile *file)
+{
+	GpusortSpillPart part = {.begin = file->bytes, .bytes = file->extent_bytes - file->bytes % file->extent_bytes};
+
+	file->bytes += part.bytes;
+	return part;
+}
+
+GpusortSpillPart
 gpusort_spillfile_take(GpusortSpillFile *file)
 {
-	return file->nfree > 0 ? file->free[--file->nfree] : file->nextents++;
+	GpusortSpillPart part;
+
+	do
+		part = file->nfree > 0 ? file->free[--file->nfree] : gpusort_spillfile_append(file);
+	while (part.bytes < GPUSORT_SPILL_LEAST_PART);
+	return part;
 }
 
 void
-gpusort_spillfile_give(GpusortSpillFile *file, int64 extent)
+gpusort_spillfile_give(GpusortSpillFile *file, GpusortSpillPart part)
 {
+	GpusortSpillPart *last = file->nfree > 0 ? &file->free[file->nfree - 1] : NULL;
+
+	/* runs that are smaller than an extent are read in their order */
+	if (last != NULL && last->begin + last->bytes == part.begin && part.begin % file->extent_bytes != 0)
+	{
+		last->bytes += part.bytes;
+		return;
+	}
 	if (file->nfree == file->maxfree)
 	{
 		file->maxfree *= 2;
-		file->free = repalloc_huge(file->free, file->maxfree * sizeof(int64));
+		file->free = repalloc_huge(file->free, file->maxfree * sizeof(GpusortSpillPart));
 	}
-	file->free[file->nfree++] = extent;
+	file->free[file->nfree++] = part;
+}
+
+void
+gpusort_spillfile_give_rest(GpusortSpillFile *file, GpusortSpillPart part, Size written)
+{
+	if (part.begin + part.bytes == file->bytes)
+	{
+		file->bytes = part.begin + written;
+		return;
+	}
+	part.begin += written;
+	part.bytes -= written;
+	gpusort_spillfile_give(file, part);
 }
 
 /* Opens the next file. */
@@ -91,14 +126,12 @@ open_file(GpusortSpillFile *file)
 	return result;
 }
 
-/* Returns the number of the file that an extent is in, and its offset there. */
+/* Returns the number of the file that a byte is in, and its offset there. */
 static inline int
-place_extent(const GpusortSpillFile *file, int64 extent, off_t *offset)
+place_byte(int64 byte, off_t *offset)
 {
-	int64		extents = FILE_BYTES / file->extent_bytes;	/* extents in a file */
-
-	*offset = (off_t) (extent % extents) * file->extent_bytes;
-	return extent / extents;
+	*offset = byte % FILE_BYTES;
+	return byte / FILE_BYTES;
 }
 
 /* Returns the file with this number, creating it if needed. */
@@ -148,10 +181,10 @@ end_io(instr_time begun, Size bytes, Size *rest, int64 *blocks, instr_time *tota
 }
 
 void
-gpusort_spillfile_write(GpusortSpillFile *file, int64 extent, const void *data, Size bytes)
+gpusort_spillfile_write(GpusortSpillFile *file, GpusortSpillPart part, const void *data, Size bytes)
 {
 	off_t		offset;
-	int			place = place_extent(file, extent, &offset);
+	int			place = place_byte(part.begin, &offset);
 	File		to = open_place(file, place);
 	Size		written = 0;
 	instr_time	begun = begin_io();
@@ -173,11 +206,11 @@ gpusort_spillfile_write(GpusortSpillFile *file, int64 extent, const void *data, 
 }
 
 ssize_t
-gpusort_spillfile_read(GpusortSpillFile *file, int64 extent, void *data)
+gpusort_spillfile_read(GpusortSpillFile *file, GpusortSpillPart part, void *data)
 {
 	bool		in_thread = file->nfds > 0;
 	off_t		offset;
-	int			place = place_extent(file, extent, &offset);
+	int			place = place_byte(part.begin, &offset);
 	File		from = in_thread ? -1 : open_place(file, place);
 	Size		got = 0;
 	instr_time	begun;
@@ -187,10 +220,10 @@ gpusort_spillfile_read(GpusortSpillFile *file, int64 extent, void *data)
 		begun = begin_io();
 		(void) GPUSORT_FAULT(SPILL_READ);
 	}
-	while (got < file->extent_bytes)
+	while (got < part.bytes)
 	{
 		char	   *to = (char *) data + got;
-		Size		left = file->extent_bytes - got;
+		Size		left = part.bytes - got;
 		ssize_t		count = in_thread ? pread(file->fds[place], to, left, offset + got) :
 			FileRead(from, to, left, offset + got, WAIT_EVENT_BUFFILE_READ);
 
@@ -206,16 +239,16 @@ gpusort_spillfile_read(GpusortSpillFile *file, int64 extent, void *data)
 }
 
 void
-gpusort_spillfile_prefetch(GpusortSpillFile *file, int64 extent)
+gpusort_spillfile_prefetch(GpusortSpillFile *file, GpusortSpillPart part)
 {
 	off_t		offset;
-	int			place = place_extent(file, extent, &offset);
+	int			place = place_byte(part.begin, &offset);
 
 	/* it is a hint, and may fail */
 	if (file->nfds > 0)
-		(void) posix_fadvise(file->fds[place], offset, file->extent_bytes, POSIX_FADV_WILLNEED);
+		(void) posix_fadvise(file->fds[place], offset, part.bytes, POSIX_FADV_WILLNEED);
 	else
-		(void) FilePrefetch(open_place(file, place), offset, file->extent_bytes, WAIT_EVENT_BUFFILE_READ);
+		(void) FilePrefetch(open_place(file, place), offset, part.bytes, WAIT_EVENT_BUFFILE_READ);
 }
 
 bool
@@ -223,9 +256,9 @@ gpusort_spillfile_open_ahead(GpusortSpillFile *file)
 {
 	off_t		offset;
 
-	if (file->nextents == 0)
+	if (file->bytes == 0)
 		return true;
-	(void) open_place(file, place_extent(file, file->nextents - 1, &offset));
+	(void) open_place(file, place_byte(file->bytes - 1, &offset));
 	if (file->fds == NULL)
 		file->fds = MemoryContextAlloc(GetMemoryChunkContext(file->files), file->nfiles * sizeof(int));
 	while (file->nfds < file->nfiles)

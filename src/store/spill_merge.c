@@ -4,7 +4,7 @@
  *		Reads spilled runs back and merges them.
  *
  * If there are more runs than buffers, some are merged to one on disk first: those
- * neighbours, since equal rows must keep their order, that have the fewest bytes.  The first
+ * neighbours, since equal rows must keep their order, that have the fewest bytes, but not those of workers.  The first
  * such merge takes only as many runs as it must, so that every later merge uses all buffers
  * (Knuth, The Art of Computer Programming, vol. 3, section 5.4.9).
  *
@@ -37,8 +37,9 @@ open_input(GpusortSpill *spill, GpusortSpillInput *input, const GpusortSpillRun 
 {
 	input->file = &spill->files[run->file];
 	input->next = input->end = input->buffer;
-	input->extent = run->first;
 	input->unread = run->bytes;
+	input->part = run->first;
+	input->linked = run->linked;
 	input->code = 0;
 	input->ended = input->encoded = false;
 	input->gathered = NULL;
@@ -114,25 +115,32 @@ gpusort_spill_next(GpusortSpill *spill, uint64 *word, void **row)
 	return true;
 }
 
+/* What it costs to merge a run on disk: its bytes, and more than all bytes if they cannot be reused, since a worker wrote them. */
+static inline uint64
+merge_cost(const GpusortSpillRun *run)
+{
+	return run->bytes + (run->file != 0 ? UINT64CONST(1) << 48 : 0);
+}
+
 /*
- * Returns the first of the count neighbouring runs that together have the
- * fewest bytes.
+ * Returns the first of the count neighbouring runs that together cost the
+ * least.
  */
 static int
 find_smallest(const GpusortSpill *spill, int count)
 {
-	uint64		bytes = 0;
-	uint64		fewest = PG_UINT64_MAX;
+	uint64		cost = 0;
+	uint64		least = PG_UINT64_MAX;
 	int			best = 0;
 
 	for (int i = 0; i < spill->nruns; i++)
 	{
-		bytes += spill->runs[i].bytes;
+		cost += merge_cost(&spill->runs[i]);
 		if (i >= count)
-			bytes -= spill->runs[i - count].bytes;
-		if (i >= count - 1 && bytes < fewest)
+			cost -= merge_cost(&spill->runs[i - count]);
+		if (i >= count - 1 && cost < least)
 		{
-			fewest = bytes;
+			least = cost;
 			best = i - (count - 1);
 		}
 	}
@@ -149,7 +157,10 @@ merge_to_run(GpusortSpill *spill, int first, int count)
 
 	spill->reclaim = true;
 	open_runs(spill, runs, count);
-	gpusort_spill_begin_run(spill);
+	/* the parts that have been read are free for the output's first ones */
+	if (!spill->has_rows)
+		(void) gpusort_spill_next_batch(spill);
+	gpusort_spill_open_output(spill, true);
 	while (gpusort_spill_next(spill, &word, &row))
 	{
 		if (spill->has_rows)
@@ -165,22 +176,21 @@ merge_to_run(GpusortSpill *spill, int first, int count)
 	spill->nruns -= count - 1;
 }
 
-/* Merges runs on disk until there is a buffer for each. */
+/* Merges runs on disk until no more than most are left. */
 static void
-merge_to_buffers(GpusortSpill *spill)
+merge_to(GpusortSpill *spill, int most)
 {
 	/* the most inputs of such a merge: one buffer is its output's */
 	int			widest = spill->nbuffers - 1;
 
-	spill->out_buffer = spill->buffers + widest * spill->files[0].extent_bytes;
-	while (spill->nruns > spill->nbuffers)
+	spill->out_buffer = spill->inputs[widest].buffer;
+	while (spill->nruns > most)
 	{
-		int			excess = spill->nruns - spill->nbuffers;
+		int			excess = spill->nruns - most;
 		int			count = (excess - 1) % (widest - 1) + 2;
 
 		merge_to_run(spill, find_smallest(spill, count), count);
 	}
-	spill->out_buffer = NULL;
 }
 
 /* A callback of the spill's memory context, whose memory a thread may use */
@@ -200,6 +210,7 @@ begin_merge(GpusortSpill *spill, bool may_thread)
 {
 	uint64		bytes = 0;
 	Size		row;
+	Size		buffer;
 	Size		each;
 	Size		most;
 	Size		batches;
@@ -212,7 +223,8 @@ begin_merge(GpusortSpill *spill, bool may_thread)
 		bytes += spill->runs[i].bytes;
 	/* a row longer than an extent needs memory beside its buffer; count the mean row */
 	row = bytes / Max(spill->rows, 1);
-	each = spill->files[0].extent_bytes + (row > spill->files[0].extent_bytes ? row : 0) +
+	buffer = spill->files[0].extent_bytes + GPUSORT_SPILL_FRONT_BYTES;
+	each = buffer + (row > spill->files[0].extent_bytes ? row : 0) +
 		sizeof(GpusortSpillInput) + 2 * (sizeof(GpusortLoser) + words * sizeof(uint64));
 	spill->batch_bytes_max = Max(MIN_BATCH_BYTES, Min(spill->memory / BATCH_PART, MAX_BATCH_BYTES));
 	batches = spill->has_rows ? spill->batch_bytes_max * (may_thread ? GPUSORT_SPILL_BATCHES : 1) : 0;
@@ -228,12 +240,12 @@ begin_merge(GpusortSpill *spill, bool may_thread)
 	spill->nbuffers = Max(1, Min(spill->nruns, (int) most));
 	spill->inputs = MemoryContextAllocZero(spill->cxt, spill->nbuffers * sizeof(GpusortSpillInput));
 	spill->nodes = MemoryContextAlloc(spill->cxt, gpusort_losertree_nodes(spill->nbuffers) * sizeof(GpusortLoser));
-	spill->buffers = gpusort_memory_alloc(spill->cxt, spill->nbuffers * spill->files[0].extent_bytes);
+	spill->buffers = gpusort_memory_alloc(spill->cxt, spill->nbuffers * buffer);
 	entries = MemoryContextAlloc(spill->cxt, Max(1, 2 * spill->nbuffers * words) * sizeof(uint64));
 	spill->next_words = entries + spill->nbuffers * words;
 	for (int i = 0; i < spill->nbuffers; i++)
 	{
-		spill->inputs[i].buffer = spill->buffers + i * spill->files[0].extent_bytes;
+		spill->inputs[i].buffer = spill->buffers + i * buffer + GPUSORT_SPILL_FRONT_BYTES;
 		spill->inputs[i].entry = entries + i * words;
 		spill->inputs[i].before = spill->next_words + i * words;
 	}
@@ -251,8 +263,7 @@ gpusort_spill_merge(GpusortSpill *spill, const GpusortSpillThreads *threads)
 	if (spill->buffers == NULL)
 	{
 		begin_merge(spill, threads != NULL);
-		if (spill->nruns > spill->nbuffers)
-			merge_to_buffers(spill);
+		merge_to(spill, spill->nbuffers);
 		spill->repeated_early = spill->repeated;
 	}
 	spill->repeated = spill->repeated_early;
@@ -272,7 +283,7 @@ remove_files(void *arg)
 }
 
 void
-gpusort_spill_share(GpusortSpillShared *shared, Size memory, MemoryContext cxt)
+gpusort_spill_share(GpusortSpillShared *shared, Size memory, int processes, MemoryContext cxt)
 {
 	MemoryContextCallback *callback = MemoryContextAlloc(cxt, sizeof(MemoryContextCallback));
 	FileSet    *files = MemoryContextAlloc(cxt, sizeof(FileSet));
@@ -280,6 +291,7 @@ gpusort_spill_share(GpusortSpillShared *shared, Size memory, MemoryContext cxt)
 	FileSetInit(&shared->files);
 	SpinLockInit(&shared->mutex);
 	shared->extent_bytes = gpusort_spill_extent(memory);
+	shared->processes = processes;
 	shared->adapted = false;
 	/* the shared memory may end before the context */
 	*files = shared->files;
@@ -292,7 +304,9 @@ void
 gpusort_spill_publish(GpusortSpill *spill, GpusortSpillPublished *published)
 {
 	Assert(spill->nruns > 0);
-	gpusort_spill_begin_run(spill);
+	begin_merge(spill, true);
+	merge_to(spill, Max(MIN_BUFFERS, Min(spill->nbuffers, GPUSORT_SPILL_MAX_INPUTS / spill->shared->processes)));
+	gpusort_spill_open_output(spill, true);
 	gpusort_spill_put_bytes(spill, spill->runs, spill->nruns * sizeof(GpusortSpillRun));
 	gpusort_spill_close_output(spill);
 	*published = (GpusortSpillPublished)
@@ -301,7 +315,9 @@ gpusort_spill_publish(GpusortSpill *spill, GpusortSpillPublished *published)
 			.directory = spill->out_run,
 			.lossy = spill->lossy,
 			.rows = spill->rows,
-			.nextents = spill->files[0].nextents,
+			.repeated = spill->repeated,
+			.bytes = spill->files[0].bytes,
+			.memory = spill->memory,
 	};
 }
 
@@ -317,7 +333,7 @@ gpusort_spill_adopt(GpusortSpill *spill, const GpusortSpillPublished *published,
 	spill->files = repalloc(spill->files, spill->nfiles * sizeof(GpusortSpillFile));
 	file = &spill->files[number];
 	gpusort_spillfile_begin(file, spill->shared->extent_bytes, &spill->shared->files, worker, true);
-	file->nextents = published->nextents;
+	file->bytes = published->bytes;
 	MemoryContextSwitchTo(old);
 
 	gpusort_spill_grow_runs(spill, published->nruns);
@@ -330,4 +346,6 @@ gpusort_spill_adopt(GpusortSpill *spill, const GpusortSpillPublished *published,
 	spill->nwritten += published->nruns;
 	spill->lossy |= published->lossy;
 	spill->rows += published->rows;
+	spill->repeated += published->repeated;
+	spill->memory += published->memory;
 }

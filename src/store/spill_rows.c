@@ -4,8 +4,8 @@
  *		Merges spilled runs of rows, one batch of rows after the other.
  *
  * A loser tree finds the next row.  Its body is copied from its run's buffer to the batch, where it is
- * aligned: a buffer is then free for the next extent as soon as its last row has been copied, and a row
- * that continues in the next extent needs no memory of its own.
+ * aligned: a buffer is then free for the next part as soon as its last row has been copied, and a row
+ * that continues in the next part needs no memory of its own.
  *
  * If codes do not decide, the words of a row's key are made from the row.  It must be aligned for that,
  * before it is copied: it moves down in its buffer, by up to seven bytes, over what has been read.
@@ -18,7 +18,7 @@
 
 #include "store/spill_state.h"
 
-/* Reads a number that may continue in the next extent.  Returns false if the run cannot be read. */
+/* Reads a number that may continue in the next part.  Returns false if the run cannot be read. */
 static bool
 gather_number(GpusortSpill *spill, GpusortSpillInput *input, uint64 *number)
 {
@@ -37,19 +37,19 @@ static pg_attribute_always_inline void
 set_body(const GpusortSpill *spill, GpusortSpillInput *input, uint64 number)
 {
 	input->body_bytes = number >> 1;
-	input->above = spill->unwritten + (spill->keeps_header && (number & 1) ? GPUSORT_SPILL_HEADER_BYTES : 0);
+	input->above = spill->unwritten + (!spill->key.bare && (number & 1) ? GPUSORT_SPILL_HEADER_BYTES : 0);
 }
 
-/* Reads the next row's numbers, which may continue in the next extent, or finds the end of the run. */
+/* Reads the next row's numbers, which may continue in the next part, or finds the end of the run. */
 static pg_noinline bool
 gather_head(GpusortSpill *spill, GpusortSpillInput *input)
 {
 	uint64		number;
 	uint64		difference;
 
-	input->ended = input->next == input->end && input->extent < 0;
+	input->ended = input->next == input->end && input->unread == 0;
 	if (input->ended)
-		return input->unread == 0 || gpusort_spill_fail(spill, input, "It ends too early.");
+		return true;
 	if (!gather_number(spill, input, &number) || !gather_number(spill, input, &difference))
 		return false;
 	set_body(spill, input, number);
@@ -85,27 +85,34 @@ complete_row(GpusortSpill *spill, GpusortSpillInput *input, char *row)
 
 	if (unlikely(bytes < (spill->key.bare ? 1 : MINIMAL_TUPLE_DATA_OFFSET + GPUSORT_SPILL_HEADER_BYTES)))
 		return gpusort_spill_fail(spill, input, "A row in it has %zu bytes.", bytes);
-	if (spill->keeps_header)
-	{
-		if (likely(input->above != spill->unwritten))
-			memcpy(row + spill->unwritten, input->header, GPUSORT_SPILL_HEADER_BYTES);
-		else
-			memcpy(input->header, row + spill->unwritten, GPUSORT_SPILL_HEADER_BYTES);
-	}
 	if (!spill->key.bare)
-		((MinimalTuple) row)->t_len = bytes;
+	{
+		MinimalTuple tuple = (MinimalTuple) row;
+		char	   *header = row + MINIMAL_TUPLE_DATA_OFFSET;
+
+		if (likely(input->above != spill->unwritten))
+		{
+			/* the padding was read to the place of the header */
+			if (spill->key.padded)
+				memcpy(tuple->mt_padding, header, MINIMAL_TUPLE_PADDING);
+			memcpy(header, input->header, GPUSORT_SPILL_HEADER_BYTES);
+		}
+		else
+			memcpy(input->header, header, GPUSORT_SPILL_HEADER_BYTES);
+		tuple->t_len = bytes;
+	}
 	else if (unlikely(gpusort_row_bytes(row, true) != bytes))
 		return gpusort_spill_fail(spill, input, "A value in it has %zu bytes instead of %zu.", bytes, gpusort_row_bytes(row, true));
 	return true;
 }
 
-/* Aligns the input's current row, in the buffer or, if it continues in the next extent, in memory of its own. */
+/* Aligns the input's current row, in the buffer or, if it continues in the next part, in memory of its own. */
 static pg_noinline void
 align_row(GpusortSpill *spill, GpusortSpillInput *input)
 {
 	if (input->body_bytes <= input->end - input->next)
 	{
-		/* an extent's header is before every body: as many bytes as a tuple has before its data */
+		/* there is room in front of the buffer */
 		input->row = (char *) TYPEALIGN_DOWN(MAXIMUM_ALIGNOF, input->next - input->above);
 		gpusort_row_copy(input->row + input->above, input->next, input->body_bytes);
 		input->next += input->body_bytes;

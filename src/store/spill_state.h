@@ -7,21 +7,23 @@
  * rows by spill_rows.c, perhaps in a thread of spill_ahead.c, and words by spill_words.c, which also makes their blocks.
  * store/spill_stream.c writes and reads the bytes of all.
  *
- * A temporary file consists of extents of equal size.  A run is a chain of extents: each
- * one's header has the number of the next.  Every read and write transfers one extent.
- * Extents whose rows were merged into a longer run are reused, but not those of a worker.
+ * The runs of the caller lie one behind the other, and nothing is between them.  The file is read and written by extents: of
+ * the first and the last extent of a run, only its part.  Parts whose rows were merged into a longer run are reused, but not
+ * those of a worker.  So a longer run has parts anywhere, and each but the last one ends with the place of the next, a
+ * GpusortSpillPart.
  *
- * A run's rows are one stream of bytes across its extents:
+ * A run's rows are one stream of bytes across its parts:
  *
  *		bytes of the body, times 2,	number
  *			plus 1 if it lacks the header
  *		code, as the difference	number
  *			from the code of
  *			the row before
- *		body					bytes		a tuple from t_infomask2 on, or a bare row
+ *		body					bytes		a tuple from t_infomask2 on, or from its
+ *			padding on if that is kept, or a bare row
  *
- * The header of a tuple's body are its first 6 bytes, mostly those of all rows.  If it is that of the run's row before, or all
- * zeros in its first row, the body lacks it.  Bare rows, and tuples whose padding is kept, have none.
+ * The header of a tuple are the 6 bytes from t_infomask2 on, mostly those of all rows.  If it is that of the run's row before,
+ * or all zeros in its first row, the body lacks it.  Bare rows have none.
  *
  * A number takes 1 to 9 bytes, the most significant first.  As many bytes follow the first one as it
  * begins with bits that are set.  Those bits and the next one, which is not set, are not part of the
@@ -42,19 +44,9 @@
 #include "base/losertree.h"
 #include "compat.h"
 #include "store/spill.h"
-#include "store/spill_file.h"
 
 /* The most runs that one merge reads. */
 #define GPUSORT_SPILL_MAX_INPUTS	256
-
-typedef struct GpusortSpillExtent
-{
-	int64		next;			/* number of the run's next extent, or -1 */
-	int64		used;			/* bytes of the run's stream in this extent, after this header */
-} GpusortSpillExtent;
-
-StaticAssertDecl(sizeof(GpusortSpillExtent) == MAXALIGN(sizeof(GpusortSpillExtent)),
-				 "rows after an extent's header must be aligned");
 
 /* The most words of a block, in a spill of words */
 #define GPUSORT_SPILL_BLOCK_WORDS	256
@@ -62,7 +54,13 @@ StaticAssertDecl(sizeof(GpusortSpillExtent) == MAXALIGN(sizeof(GpusortSpillExten
 /* Bytes of a tuple's header: those from t_infomask2 to where the data begin, if it has no NULLs */
 #define GPUSORT_SPILL_HEADER_BYTES	6
 
-StaticAssertDecl(sizeof(GpusortSpillExtent) >= MINIMAL_TUPLE_DATA_OFFSET + GPUSORT_SPILL_HEADER_BYTES,
+/*
+ * Room in front of an input's buffer: a row without its header begins there, if its body is the buffer's first.  It is a cache
+ * line, since the kernel is slower to copy to other addresses.
+ */
+#define GPUSORT_SPILL_FRONT_BYTES	64
+
+StaticAssertDecl(GPUSORT_SPILL_FRONT_BYTES >= MAXALIGN(MINIMAL_TUPLE_DATA_OFFSET + GPUSORT_SPILL_HEADER_BYTES),
 				 "a row without its header must find room for it");
 
 /* The most bytes of a number, and of a row's two numbers */
@@ -88,11 +86,12 @@ typedef struct GpusortSpillInput
 	int			nwords;			/* their number */
 
 	GpusortSpillFile *file;		/* that the run is in */
-	char	   *buffer;			/* one extent */
+	char	   *buffer;			/* one extent, with room in front of it */
 	char	   *next;			/* the buffer's unread bytes: from here */
 	char	   *end;			/* to here */
-	int64		extent;			/* number of the extent to read next, or -1 */
 	uint64		unread;			/* bytes of the run that are not in the buffer yet */
+	GpusortSpillPart part;		/* where they begin */
+	bool		linked;			/* as in GpusortSpillRun */
 } GpusortSpillInput;
 
 /* A row of a batch, which follows, aligned. */
@@ -146,7 +145,6 @@ struct GpusortSpill
 	/* rows */
 	bool		has_rows;		/* it is not of words, and these are set: */
 	Size		unwritten;		/* bytes at a row's begin that are not part of its body */
-	bool		keeps_header;	/* a body lacks a header that repeats */
 	GpusortSpillKey key;
 	bool		lossy;			/* equal words do not imply equal rows */
 	GpusortSpillCode code;
@@ -163,11 +161,10 @@ struct GpusortSpill
 	int			nwritten;		/* runs that the caller wrote, without empty ones */
 
 	/* the run being written, if one is open */
-	char	   *out_buffer;		/* one extent, header included */
+	char	   *out_buffer;		/* one extent */
 	char	   *out_next;		/* where the next byte goes */
-	char	   *out_end;		/* end of out_buffer */
-	int64		out_extent;		/* number of the extent that the buffer will become; -1: not chosen
-								 * yet, the run's first */
+	char	   *out_end;		/* where the last one may end */
+	GpusortSpillPart out_part;	/* to which the buffer will be written */
 	uint64		out_code;		/* code of the run's last row, or 0 */
 	char		out_header[GPUSORT_SPILL_HEADER_BYTES]; /* of its last row, or zeros */
 	uint64	   *out_words;		/* of words: those that are not in the buffer */
@@ -176,11 +173,11 @@ struct GpusortSpill
 
 	/* the merge */
 	int			nbuffers;		/* the most runs that can be merged at once */
-	char	   *buffers;		/* nbuffers extents; NULL until merging begins */
+	char	   *buffers;		/* nbuffers extents, each with room in front of it; NULL until merging begins */
 	GpusortSpillInput *inputs;	/* nbuffers inputs, one for each buffer; the entries of all are
 								 * one array */
 	int			ninputs;		/* runs being merged */
-	bool		reclaim;		/* extents are free for reuse once they have been read */
+	bool		reclaim;		/* parts are free for reuse once they have been read */
 	GpusortSpillFailure failure;
 
 	/* the merge of rows */
@@ -269,15 +266,21 @@ extern void gpusort_spill_put_row(GpusortSpill *spill, uint64 code, const void *
 /* Makes room in the array for more runs. */
 extern void gpusort_spill_grow_runs(GpusortSpill *spill, int more);
 
-/* Writes the open run's last extent and closes the run, which is then described by out_run. */
+/* Begins a run.  linked: it takes parts that are free. */
+extern void gpusort_spill_open_output(GpusortSpill *spill, bool linked);
+
+/* Writes the open run's last part and closes the run, which is then described by out_run. */
 extern void gpusort_spill_close_output(GpusortSpill *spill);
 
 /* ---- spill_stream.c ---- */
 
-/* Writes the buffer as an extent of the open run.  more: another extent of this run follows. */
-extern void gpusort_spill_write_extent(GpusortSpill *spill, bool more);
+/* Takes the open run's next part, for the buffer, which is empty then. */
+extern void gpusort_spill_take_part(GpusortSpill *spill);
 
-/* Appends bytes to the open run, over as many extents as they need. */
+/* Writes the buffer as a part of the open run.  more: another part of this run follows. */
+extern void gpusort_spill_write_part(GpusortSpill *spill, bool more);
+
+/* Appends bytes to the open run, over as many parts as they need. */
 extern void gpusort_spill_put_bytes(GpusortSpill *spill, const void *data, Size size);
 
 /*

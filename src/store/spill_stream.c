@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * spill_stream.c
- *		Writes and reads the bytes of spilled runs, extent by extent.
+ *		Writes and reads the bytes of spilled runs, part by part.
  *
  *-------------------------------------------------------------------------
  */
@@ -12,20 +12,34 @@
 #include "store/spill_state.h"
 
 void
-gpusort_spill_write_extent(GpusortSpill *spill, bool more)
+gpusort_spill_take_part(GpusortSpill *spill)
 {
-	GpusortSpillExtent *extent = (GpusortSpillExtent *) spill->out_buffer;
+	bool		linked = spill->out_run.linked;
+
+	spill->out_part = linked ? gpusort_spillfile_take(&spill->files[0]) : gpusort_spillfile_append(&spill->files[0]);
+	spill->out_next = spill->out_buffer;
+	spill->out_end = spill->out_buffer + spill->out_part.bytes - (linked ? sizeof(GpusortSpillPart) : 0);
+}
+
+void
+gpusort_spill_write_part(GpusortSpill *spill, bool more)
+{
+	GpusortSpillPart part = spill->out_part;
+	Size		bytes = spill->out_next - spill->out_buffer;
 
 	CHECK_FOR_INTERRUPTS();
-	if (spill->out_extent < 0)
-		spill->out_extent = spill->out_run.first = gpusort_spillfile_take(&spill->files[0]);
-	extent->next = more ? gpusort_spillfile_take(&spill->files[0]) : -1;
-	extent->used = spill->out_next - spill->out_buffer - sizeof(GpusortSpillExtent);
-	gpusort_spillfile_write(&spill->files[0], spill->out_extent, extent,
-							spill->out_next - spill->out_buffer);
-	spill->out_run.bytes += extent->used;
-	spill->out_extent = extent->next;
-	spill->out_next = spill->out_buffer + sizeof(GpusortSpillExtent);
+	spill->out_run.bytes += bytes;
+	if (more)
+		gpusort_spill_take_part(spill);
+	if (more && spill->out_run.linked)
+	{
+		memcpy(spill->out_buffer + bytes, &spill->out_part, sizeof(GpusortSpillPart));
+		bytes += sizeof(GpusortSpillPart);
+	}
+	if (bytes > 0)
+		gpusort_spillfile_write(&spill->files[0], part, spill->out_buffer, bytes);
+	if (!more)
+		gpusort_spillfile_give_rest(&spill->files[0], part, bytes);
 }
 
 void
@@ -37,7 +51,7 @@ gpusort_spill_put_bytes(GpusortSpill *spill, const void *data, Size size)
 
 		if (part == 0)
 		{
-			gpusort_spill_write_extent(spill, true);
+			gpusort_spill_write_part(spill, true);
 			continue;
 		}
 		memcpy(spill->out_next, data, part);
@@ -63,6 +77,7 @@ void
 gpusort_spill_raise(const GpusortSpill *spill)
 {
 	const GpusortSpillFailure *failure = &spill->failure;
+	int64		extent = failure->input != NULL ? failure->input->part.begin / failure->input->file->extent_bytes : 0;
 
 	if (failure->no_memory)
 		ereport(ERROR,
@@ -74,51 +89,64 @@ gpusort_spill_raise(const GpusortSpill *spill)
 		errno = failure->error;
 		ereport(ERROR,
 				(errcode_for_file_access(),
-				 errmsg("could not read extent " INT64_FORMAT " of a temporary file: %m", failure->input->extent)));
+				 errmsg("could not read extent " INT64_FORMAT " of a temporary file: %m", extent)));
 	}
 	ereport(ERROR,
 			(errcode(ERRCODE_DATA_CORRUPTED),
 			 failure->in_extent ?
-			 errmsg("extent " INT64_FORMAT " of a temporary file is damaged", failure->input->extent) :
+			 errmsg("extent " INT64_FORMAT " of a temporary file is damaged", extent) :
 			 errmsg("a sorted run in a temporary file is damaged"),
 			 failure->in_extent ? errdetail("%s", failure->detail) :
 			 errdetail("%s " UINT64_FORMAT " bytes of it were not read.", failure->detail,
 					   failure->input->unread + (failure->input->end - failure->input->next))));
 }
 
-/* Reads the input's next extent into its buffer.  Returns false if it cannot be read. */
+/* Can a link that was read be one that was written? */
 static bool
-read_extent(GpusortSpill *spill, GpusortSpillInput *input)
+is_part(const GpusortSpillFile *file, GpusortSpillPart part)
 {
-	GpusortSpillExtent *extent = (GpusortSpillExtent *) input->buffer;
+	return part.begin < file->bytes && part.bytes > sizeof(GpusortSpillPart) &&
+		part.begin % file->extent_bytes + part.bytes <= file->extent_bytes;
+}
+
+/* Reads the input's next part into its buffer.  Returns false if it cannot be read. */
+static bool
+read_part(GpusortSpill *spill, GpusortSpillInput *input)
+{
+	GpusortSpillPart part = input->part;
+	bool		has_link = input->linked && input->unread > part.bytes - sizeof(GpusortSpillPart);
 	ssize_t		got;
 
-	if (input->extent < 0)
+	if (input->unread == 0)
 		return gpusort_spill_fail(spill, input, "It ends within a row.");
-	if (input->extent >= input->file->nextents)
-		return gpusort_spill_fail(spill, input, "It continues beyond the end of the file.");
+	if (!has_link)
+		part.bytes = Min(part.bytes, input->unread);
 	if (!spill->in_thread)
 		CHECK_FOR_INTERRUPTS();
-	got = gpusort_spillfile_read(input->file, input->extent, extent);
+	got = gpusort_spillfile_read(input->file, part, input->buffer);
 	if (got < 0)
 		spill->failure.error = errno;
 	else
 		spill->read_bytes += got;
-	if (got < (ssize_t) sizeof(GpusortSpillExtent) || extent->used <= 0 || extent->used > got - sizeof(GpusortSpillExtent) ||
-		extent->used > input->unread)
+	if (got < (ssize_t) part.bytes)
 	{
 		spill->failure.in_extent = true;
 		return gpusort_spill_fail(spill, input, "It has %zd bytes.", got);
 	}
 	if (spill->reclaim && !input->file->readable)
-		gpusort_spillfile_give(input->file, input->extent);
-	input->next = (char *) (extent + 1);
-	input->end = input->next + extent->used;
-	input->extent = extent->next;
-	input->unread -= extent->used;
+		gpusort_spillfile_give(input->file, part);
+	input->next = input->buffer;
+	input->end = input->buffer + part.bytes - (has_link ? sizeof(GpusortSpillPart) : 0);
+	input->unread -= input->end - input->next;
+	input->part.begin += part.bytes;
+	input->part.bytes = input->file->extent_bytes;
+	if (has_link)
+		memcpy(&input->part, input->end, sizeof(GpusortSpillPart));
+	if (has_link && !is_part(input->file, input->part))
+		return gpusort_spill_fail(spill, input, "It continues beyond the end of the file.");
 	/* the system sees reads of many runs by turns, and does not read ahead by itself */
-	if (extent->next >= 0 && extent->next < input->file->nextents)
-		gpusort_spillfile_prefetch(input->file, extent->next);
+	if (input->unread > 0)
+		gpusort_spillfile_prefetch(input->file, input->part);
 	return true;
 }
 
@@ -131,7 +159,7 @@ gpusort_spill_get_bytes(GpusortSpill *spill, GpusortSpillInput *input, void *dat
 
 		if (part == 0)
 		{
-			if (!read_extent(spill, input))
+			if (!read_part(spill, input))
 				return false;
 			continue;
 		}

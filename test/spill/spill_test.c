@@ -322,7 +322,7 @@ adapt(const Check *check, GpusortSpill *spill, int run)
  * or bytes are counted wrongly.  kind: "few", "wide" or "late" (WordKind), then
  * perhaps " adapted" and " bare".  Returns the number of runs that were not empty; whether the
  * file, merges included, took much more than the tuples, 5 bytes for each tuple or 8
- * for each word, and one extent per run; whether the comparator was called; and
+ * for each word, and 16 bytes for each run; whether the comparator was called; and
  * whether most rows were encoded, some or none; and whether a thread merged.
  */
 Datum
@@ -332,7 +332,6 @@ spill_check(PG_FUNCTION_ARGS)
 	Check		check = {0};
 	char	   *kind = text_to_cstring(PG_GETARG_TEXT_PP(2));
 	Size		memory = (Size) PG_GETARG_INT32(5) * 1024;
-	uint64		extent = Max(Max(2048, Min(memory / 64, 8192)), memory / 256);
 	GpusortSpillKey key = {.encode = encode_tuple, .compare = compare_tuples, .arg = &check};
 	pg_prng_state random;
 	TupleStart *tuple;
@@ -404,10 +403,10 @@ spill_check(PG_FUNCTION_ARGS)
 	threaded = gpusort_spill_has_thread(spill);
 	check_merge(&check, spill, tuple, false);
 	check_merge(&check, spill, tuple, true);
-	/* a merge on disk frees extents as it reads them, except the first of each input */
+	/* a merge on disk writes where it has read */
 	bytes += rows * (check.tuple_bytes_max > 0 ? 5 : sizeof(uint64));
 	result = psprintf("%d runs, %s, %s, %s%s", filled,
-					  gpusort_spill_bytes(spill) <= bytes + bytes / 20 + filled * extent ? "no waste" : "waste",
+					  gpusort_spill_bytes(spill) <= bytes + bytes / 20 + filled * 16 ? "no waste" : "waste",
 					  check.compared > 0 ? "compared" : "not compared",
 					  check.encoded > rows ? "most encoded" :
 					  check.encoded > 0 ? "some encoded" : "none encoded",
