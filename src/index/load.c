@@ -20,9 +20,7 @@
 #include "pgstat.h"
 
 #include "cpu/share.h"
-#include "index/check_build.h"
-#include "index/fill.h"
-#include "index/tree.h"
+#include "index/build.h"
 #include "run/cpu_options.h"
 
 /* The most bytes of a window, which are those of a batch's leaves, and its most rows */

@@ -18,7 +18,7 @@
 #include "utils/typcache.h"
 
 #include "base/large_memory.h"
-#include "index/check_build.h"
+#include "index/build.h"
 #include "index/words.h"
 #include "node/limit.h"
 

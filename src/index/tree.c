@@ -17,8 +17,8 @@
 
 #include "base/fault.h"
 #include "compat.h"
+#include "index/build.h"
 #include "index/bulk.h"
-#include "index/tree.h"
 
 /* A level of the tree.  The pages before the one that is being filled are written. */
 typedef struct Level
