@@ -64,9 +64,18 @@ gpusort_rowkey_add_doubt(GpusortRowKey *key, const GpusortDoubt *doubt)
 		GpusortRowColumn *column = &key->columns[i];
 
 		column->crowd_met |= doubt->crowded >> i & 1;
-		/* the other process has met a value that this key does not keep, and that may have a kept one's words */
 		if ((doubt->undecided >> i & 1) != 0 && column->few != NULL)
 			gpusort_few_end(column);
+	}
+}
+
+void
+gpusort_rowkey_end_few(GpusortRowKey *key)
+{
+	for (int i = 0; i < key->nencoded; i++)
+	{
+		if (key->columns[i].few != NULL)
+			gpusort_few_end(&key->columns[i]);
 	}
 }
 

@@ -163,6 +163,12 @@ extern GpusortDoubt gpusort_rowkey_doubt(const GpusortRowKey *key);
 extern void gpusort_rowkey_add_doubt(GpusortRowKey *key, const GpusortDoubt *doubt);
 
 /*
+ * Ends the few values that the key keeps (few.c).  Another process has met values that this key does not keep, and that may have a
+ * kept one's words.  gpusort_rowkey_add_doubt() does the same.
+ */
+extern void gpusort_rowkey_end_few(GpusortRowKey *key);
+
+/*
  * Forgets the rows encoded so far.  A merge of rows from before and after has to break ties
  * if either part had undecided columns.
  */

@@ -118,6 +118,9 @@ gpusort_part_adopt(GpusortPart *part, GpusortGather *gather, int worker)
 		/* a run of the rows so far comes before those of the worker */
 		gpusort_gather_spill(gather);
 		gpusort_spill_adopt(gather->spill, &published->spilled, worker);
+		/* the merge makes the words of the worker's rows again */
+		if (published->spilled.lossy && gather->rows.key != NULL)
+			gpusort_rowkey_end_few(gather->rows.key);
 		gpusort_gather_begin_set(gather);
 	}
 	return 0;

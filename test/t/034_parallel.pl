@@ -315,6 +315,18 @@ SQL
 is_core_order("SELECT t FROM unseen WHERE slowly(id) ORDER BY t", { %workers, max_parallel_workers_per_gather => 3, enable_parallel_append => 'on', work_mem => $_ },
 	qr/GpuSort Feed\)\n +->  Parallel Append/, "values that the sample does not show, $_") foreach ('64kB', '64MB') x 10;
 
+# The sample shows a value, and a process that spills gets another one with the same words.
+$node->safe_psql('postgres', <<'SQL');
+CREATE TABLE unkept (id int, t text COLLATE "C") PARTITION BY RANGE (id);
+CREATE TABLE unkept_1 PARTITION OF unkept FOR VALUES FROM (0) TO (10000) WITH (parallel_workers = 0);
+CREATE TABLE unkept_2 PARTITION OF unkept FOR VALUES FROM (10000) TO (20000) WITH (parallel_workers = 0);
+INSERT INTO unkept SELECT i, CASE WHEN i % 2 = 0 AND i < 10000 THEN 'some country with a long name' WHEN i < 10000 THEN 'the Republic of Somewhere, west' ELSE 'the Republic of Somewhere, east' END
+	FROM generate_series(1, 19999) i;
+VACUUM ANALYZE unkept;
+SQL
+is_core_order("SELECT t FROM unkept WHERE slowly(id) ORDER BY t $_", { %workers, max_parallel_workers_per_gather => 3, enable_parallel_append => 'on', work_mem => '64kB' },
+	qr/GpuSort Feed\)\n +->  Parallel Append/, "spilled values that the sample does not show, $_") foreach ('ASC', 'DESC') x 5;
+
 # ----------------------------------------------------------------
 # Plans that are executed in another way than planned
 # ----------------------------------------------------------------
