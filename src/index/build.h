@@ -37,7 +37,7 @@ typedef struct GpusortIndexCheck GpusortIndexCheck;
 /* Bits that tell which TIDs may be those of dead rows */
 #define GPUSORT_INDEX_DEAD_BITS	(64 * 1024)
 
-/* The rows that have been read, as a check (check_build.h) knows them */
+/* The rows that have been read, as a check knows them */
 typedef struct GpusortIndexNoted
 {
 	GpusortChecksum rows;

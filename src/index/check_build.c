@@ -190,7 +190,7 @@ must_differ(const GpusortIndexCheck *check, const Bound *bound)
 static void
 check_unique(GpusortIndexCheck *check, BlockNumber block, OffsetNumber offset, const Bound *previous, const Bound *bound)
 {
-	uint32		bit = dead_bit(ItemPointerGetBlockNumber(bound->tid), ItemPointerGetOffsetNumber(bound->tid));
+	uint32		bit = dead_bit(ItemPointerGetBlockNumberNoCheck(bound->tid), ItemPointerGetOffsetNumberNoCheck(bound->tid));
 	bool		repeats = false;
 
 	/* a high key that has a TID has the key of the last item before it */
@@ -238,6 +238,8 @@ check_item(GpusortIndexCheck *check, Level *level, BlockNumber block, bool leaf,
 		fail(check, block, offset, "does not sort behind the one before it, or the high key of the page before");
 	if (leaf)
 	{
+		if (bound->tid == NULL)
+			fail(check, block, offset, "has no TID");
 		if (must_differ(check, bound))
 			check_unique(check, block, offset, previous, bound);
 		check_rows(check, block, offset, tuple, bound);

@@ -405,7 +405,7 @@ extern bool gpusort_rows_room(GpusortGather *gather, GpusortRoom *room);
  */
 extern void gpusort_gather_end(GpusortGather *gather, GpusortSorted *sorted);
 
-/* All rows are in spilled runs: frees the memory that rows had, before runs are merged. */
+/* All rows are in spilled runs: frees the memory that rows had, but for a file that the leader has lent, before runs are merged. */
 extern void gpusort_gather_end_runs(GpusortGather *gather);
 
 /*

@@ -59,6 +59,11 @@ gpusort_spillfile_append(GpusortSpillFile *file)
 {
 	GpusortSpillPart part = {.begin = file->bytes, .bytes = file->extent_bytes - file->bytes % file->extent_bytes};
 
+	if (part.begin != (uint64) file->bytes)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("temporary files of a sort have more than 16 TB"),
+				 errdetail("They have " INT64_FORMAT " bytes.", file->bytes)));
 	file->bytes += part.bytes;
 	return part;
 }

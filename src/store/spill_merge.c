@@ -303,7 +303,11 @@ gpusort_spill_share(GpusortSpillShared *shared, Size memory, int processes, Memo
 void
 gpusort_spill_publish(GpusortSpill *spill, GpusortSpillPublished *published)
 {
+	Size		memory = spill->memory;
+
 	Assert(spill->nruns > 0);
+	/* the file that the rows were in keeps its pages until the leader takes it back */
+	spill->memory /= 2;
 	begin_merge(spill, true);
 	merge_to(spill, Max(MIN_BUFFERS, Min(spill->nbuffers, GPUSORT_SPILL_MAX_INPUTS / spill->shared->processes)));
 	gpusort_spill_open_output(spill, true);
@@ -317,7 +321,7 @@ gpusort_spill_publish(GpusortSpill *spill, GpusortSpillPublished *published)
 			.rows = spill->rows,
 			.repeated = spill->repeated,
 			.bytes = spill->files[0].bytes,
-			.memory = spill->memory,
+			.memory = memory,
 	};
 }
 
@@ -341,7 +345,16 @@ gpusort_spill_adopt(GpusortSpill *spill, const GpusortSpillPublished *published,
 	open_input(spill, &input, &directory);
 	gpusort_spill_get_or_raise(spill, &input, spill->runs + spill->nruns, published->nruns * sizeof(GpusortSpillRun));
 	for (int i = 0; i < published->nruns; i++)
-		spill->runs[spill->nruns + i].file = number;
+	{
+		GpusortSpillRun *run = &spill->runs[spill->nruns + i];
+
+		run->file = number;
+		if (!gpusort_spill_is_part(file, run->first, run->linked) || run->bytes > (uint64) file->bytes)
+		{
+			(void) gpusort_spill_fail(spill, &input, "A run in it lies beyond the end of the file.");
+			gpusort_spill_raise(spill);
+		}
+	}
 	spill->nruns += published->nruns;
 	spill->nwritten += published->nruns;
 	spill->lossy |= published->lossy;

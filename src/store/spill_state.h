@@ -289,6 +289,9 @@ extern void gpusort_spill_put_bytes(GpusortSpill *spill, const void *data, Size 
  */
 extern bool gpusort_spill_get_bytes(GpusortSpill *spill, GpusortSpillInput *input, void *data, Size size);
 
+/* Can a part that was read from a file be one of a run's, with a link at its end or without? */
+extern bool gpusort_spill_is_part(const GpusortSpillFile *file, GpusortSpillPart part, bool linked);
+
 /*
  * Prepares the error that the input's run has lost bytes, or has bytes that were not written, and returns false.  The
  * arguments make a sentence about it.  Any thread may call it.

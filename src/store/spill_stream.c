@@ -101,11 +101,10 @@ gpusort_spill_raise(const GpusortSpill *spill)
 					   failure->input->unread + (failure->input->end - failure->input->next))));
 }
 
-/* Can a link that was read be one that was written? */
-static bool
-is_part(const GpusortSpillFile *file, GpusortSpillPart part)
+bool
+gpusort_spill_is_part(const GpusortSpillFile *file, GpusortSpillPart part, bool linked)
 {
-	return part.begin < file->bytes && part.bytes > sizeof(GpusortSpillPart) &&
+	return part.begin < file->bytes && part.bytes > (linked ? sizeof(GpusortSpillPart) : 0) &&
 		part.begin % file->extent_bytes + part.bytes <= file->extent_bytes;
 }
 
@@ -142,7 +141,7 @@ read_part(GpusortSpill *spill, GpusortSpillInput *input)
 	input->part.bytes = input->file->extent_bytes;
 	if (has_link)
 		memcpy(&input->part, input->end, sizeof(GpusortSpillPart));
-	if (has_link && !is_part(input->file, input->part))
+	if (has_link && !gpusort_spill_is_part(input->file, input->part, true))
 		return gpusort_spill_fail(spill, input, "It continues beyond the end of the file.");
 	/* the system sees reads of many runs by turns, and does not read ahead by itself */
 	if (input->unread > 0)
