@@ -15,7 +15,6 @@
 #include "fmgr.h"
 #include "miscadmin.h"
 
-#include "base/activity.h"
 #include "base/fault.h"
 #include "base/stat.h"
 #include "compat.h"
@@ -39,7 +38,6 @@ _PG_init(void)
 
 	if (process_shared_preload_libraries_in_progress)
 	{
-		gpusort_activity_preload();
 		gpusort_stat_preload();
 		gpusort_cpu_options_preload();
 		gpusort_client_preload();

@@ -249,7 +249,7 @@ log_plan(PlanState *node)
 void
 gpusort_check_fail(const GpusortCheckSubject *subject, const char *detail)
 {
-	gpusort_stat_count_failure(subject->kind, subject->engine);
+	gpusort_stat_count(subject->kind, &(GpusortReport) {.engine = subject->engine, .failed = true});
 	if (subject->node != NULL)
 		log_plan(subject->node);
 	ereport(ERROR,

@@ -46,6 +46,7 @@ typedef struct GpusortReport
 	int			runs;			/* spilled ones */
 	int			workers;		/* that have gathered rows */
 	bool		checked;		/* the result has been checked (gpusort.verify) */
+	bool		failed;			/* and was wrong; nothing else is known */
 	const char *reason;			/* why the GPU did not sort; NULL if it did or was not
 								 * asked for; valid until the run ends */
 } GpusortReport;

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * stat.c
- *		Counters of all processes, for the views gpusort_stat and gpusort_stat_reasons, and
- *		the report of a session's last sort, for gpusort_last_sort().
+ *		What all processes do and have done, for the views gpusort_activity, gpusort_stat and
+ *		gpusort_stat_reasons, and the report of a session's last sort, for gpusort_last_sort().
  *
  * A sort adds its figures once, by atomic additions to the counters of its kind and engine.
  *
@@ -11,15 +11,24 @@
  * table, so names and numbers are taken out of a text.  All that come when the table is full
  * share its last place.
  *
+ * A sort that runs for more than a second takes a place, and gives it back when its memory
+ * context is reset or its process exits; a process that ends without that takes the server with
+ * it.  Each process of a parallel query has a place, which names the leader's sort; the view adds
+ * up the places of a sort.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
+#include "catalog/pg_authid.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "port/atomics.h"
+#include "storage/ipc.h"
+#include "storage/proc.h"
 #include "storage/spin.h"
+#include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
@@ -30,32 +39,26 @@
 #define KINDS			GPUSORT_STAT_PLAN	/* that have counters */
 #define REASONS			64
 #define REASON_BYTES	106		/* of a text that is kept */
+#define PLACES			128
+
+/* Age from which a running sort is shown, in us; users cannot look at shorter ones. */
+#define SHOWN_AFTER_US	1000000
+
+/* The largest estimate that is shown, below 2^63; the planner's may be 1e100. */
+#define MOST_ROWS		1e18
 
 static const char *const kinds[] = {"sort", "index", "function", "aggregate", "plan"};
 static const char *const engines[] = {"core", "cpu", "cuda"};
+static const char *const phases[] = {"gathering", "sorting", "merging", "returning"};
 
 #define CORE			0
 #define CPU				1
 
-/* The columns of gpusort_stat_list() behind kind and engine; times are in ns */
-typedef enum Field
-{
-	COUNT,
-	CHECKED,
-	FAILURES,
-	ROWS,
-	BYTES,
-	DISK_BYTES,
-	RUNS,
-	WORKERS,
-	GATHER,						/* the first time */
-	COPY_IN,
-	SORT,
-	ARRANGE,
-	COPY_OUT,
-	WAIT,
-	FIELDS
-} Field;
+/* The columns of gpusort_stat_list() behind kind and engine, which gpusort_stat_count() lists, and some of them */
+#define FIELDS			14
+#define FIELD_ROWS		3
+#define FIELD_BYTES		4
+#define FIELD_TIMES		8		/* from here on times, in ns */
 
 typedef struct Reason
 {
@@ -63,19 +66,34 @@ typedef struct Reason
 	pg_atomic_uint32 warned;	/* a session was warned */
 	uint8		kind;
 	uint8		engine;
-	char		text[REASON_BYTES];
+	char		text[REASON_BYTES]; /* padded with zeros */
 } Reason;
+
+/* A sort that runs, in one of its processes */
+typedef struct GpusortPlace
+{
+	int			pid;			/* 0: the place is free */
+	Oid			role;			/* the session's */
+	GpusortActivitySort sort;
+	TimestampTz begun_at;
+	GpusortPhase phase;
+	int			engine;			/* in engines; -1: not chosen yet */
+	uint64		rows;			/* rows and bytes done in this phase */
+	uint64		bytes;
+} GpusortPlace;
 
 /* In main shared memory */
 typedef struct Stat
 {
 	pg_atomic_uint64 reset_at;	/* TimestampTz */
 	pg_atomic_uint64 counters[KINDS][lengthof(engines)][FIELDS];
-	slock_t		lock;			/* of those who append a reason */
+	slock_t		lock;			/* of those who append a reason, and of the places; who has one frees it without */
 	pg_atomic_uint32 nreasons;
 	Reason		reasons[REASONS];
+	GpusortPlace places[PLACES];
 } Stat;
 
+PG_FUNCTION_INFO_V1(gpusort_activity_list);
 PG_FUNCTION_INFO_V1(gpusort_stat_list);
 PG_FUNCTION_INFO_V1(gpusort_stat_reason_list);
 PG_FUNCTION_INFO_V1(gpusort_stat_reset);
@@ -135,64 +153,56 @@ copy_reason(const char *reason, char *text)
 	*text = '\0';
 }
 
-/* Returns the number of a reason among those from first to nreasons, or nreasons. */
-static uint32
-search_reasons(const Stat *stat, const Reason *wanted, uint32 first, uint32 nreasons)
+/* Returns the place of a reason in the table, the last one if it is full, or NULL if the reason is to be appended. */
+static Reason *
+search_reasons(Stat *stat, const Reason *wanted)
 {
-	while (first < nreasons && (stat->reasons[first].kind != wanted->kind || stat->reasons[first].engine != wanted->engine ||
-								strcmp(stat->reasons[first].text, wanted->text) != 0))
-		first++;
-	return first;
+	uint32		nreasons = pg_atomic_read_u32(&stat->nreasons);
+
+	pg_read_barrier();
+	for (Reason *reason = stat->reasons; reason < stat->reasons + nreasons; reason++)
+	{
+		if (reason->kind == wanted->kind && reason->engine == wanted->engine && strcmp(reason->text, wanted->text) == 0)
+			return reason;
+	}
+	return nreasons == REASONS - 1 ? &stat->reasons[nreasons] : NULL;
 }
 
-/* Finds a reason in the table, or adds it.  Returns NULL if there is no shared memory. */
+/* Finds a reason in the table, or appends it.  Returns NULL if there is no shared memory. */
 static Reason *
-find_reason(GpusortStatKind kind, int engine, const char *reason)
+find_reason(GpusortStatKind kind, int engine, const char *text)
 {
 	Reason		wanted = {.kind = kind, .engine = engine};
 	Stat	   *stat = gpusort_shmem_attach(&shmem);
-	uint32		nreasons;
-	uint32		i;
+	Reason	   *reason;
 
 	if (stat == NULL)
 		return NULL;
-	copy_reason(reason, wanted.text);
-	nreasons = pg_atomic_read_u32(&stat->nreasons);
-	pg_read_barrier();
-	i = search_reasons(stat, &wanted, 0, nreasons);
-	if (i < nreasons || nreasons == REASONS)
-		return &stat->reasons[Min(i, REASONS - 1)];
+	copy_reason(text, wanted.text);
+	reason = search_reasons(stat, &wanted);
+	if (reason != NULL)
+		return reason;
 	SpinLockAcquire(&stat->lock);
-	i = nreasons;
-	nreasons = pg_atomic_read_u32(&stat->nreasons);
-	i = search_reasons(stat, &wanted, i, nreasons);
-	if (i == nreasons && i < REASONS)
+	reason = search_reasons(stat, &wanted);
+	if (reason == NULL)
 	{
-		stat->reasons[i].kind = kind;
-		stat->reasons[i].engine = engine;
-		strlcpy(stat->reasons[i].text, i < REASONS - 1 ? wanted.text : "all other reasons", REASON_BYTES);
+		uint32		n = pg_atomic_read_u32(&stat->nreasons);
+
+		reason = &stat->reasons[n];
+		*reason = wanted;
 		pg_write_barrier();
-		pg_atomic_write_u32(&stat->nreasons, nreasons + 1);
+		pg_atomic_write_u32(&stat->nreasons, n + 1);
 	}
 	SpinLockRelease(&stat->lock);
-	return &stat->reasons[Min(i, REASONS - 1)];
-}
-
-void
-gpusort_stat_reason(GpusortStatKind kind, const char *engine, const char *reason)
-{
-	Reason	   *place = find_reason(kind, engine_number(engine), reason);
-
-	if (place != NULL)
-		pg_atomic_fetch_add_u64(&place->count, 1);
+	return reason;
 }
 
 bool
 gpusort_stat_first_warning(const char *reason)
 {
 	static bool warned = false;
-	Reason	   *place = find_reason(GPUSORT_STAT_FUNCTION, CPU, reason);
-	bool		first = place != NULL ? pg_atomic_exchange_u32(&place->warned, 1) == 0 : !warned;
+	Reason	   *found = find_reason(GPUSORT_STAT_FUNCTION, CPU, reason);
+	bool		first = found != NULL ? pg_atomic_exchange_u32(&found->warned, 1) == 0 : !warned;
 
 	warned = true;
 	return first;
@@ -208,49 +218,27 @@ void
 gpusort_stat_count(GpusortStatKind kind, const GpusortReport *report)
 {
 	const uint64 more[FIELDS] = {
-		[COUNT] = 1,
-		[CHECKED] = report->checked,
-		[ROWS] = report->rows,
-		[BYTES] = Max(report->memory, report->gather_bytes),
-		[DISK_BYTES] = report->disk,
-		[RUNS] = report->runs,
-		[WORKERS] = report->workers,
-		[GATHER] = nanoseconds(report->gather_ms),
-		[COPY_IN] = nanoseconds(report->copy_in_ms),
-		[SORT] = nanoseconds(report->kernels_ms),
-		[ARRANGE] = nanoseconds(report->arrange_ms),
-		[COPY_OUT] = nanoseconds(report->copy_out_ms),
-		[WAIT] = nanoseconds(report->wait_ms),
+		!report->failed, report->checked, report->failed,
+		report->rows, Max(report->memory, report->gather_bytes), report->disk, report->runs, report->workers,
+		nanoseconds(report->gather_ms), nanoseconds(report->copy_in_ms), nanoseconds(report->kernels_ms),
+		nanoseconds(report->arrange_ms), nanoseconds(report->copy_out_ms), nanoseconds(report->wait_ms),
 	};
 	int			engine = engine_number(report->engine);
 	Stat	   *stat = gpusort_shmem_attach(&shmem);
+	Reason	   *reason = report->reason != NULL ? find_reason(kind, engine, report->reason) : NULL;
 
-	for (int i = 0; stat != NULL && i < FIELDS; i++)
+	for (int i = 0; stat != NULL && kind < KINDS && i < FIELDS; i++)
 	{
 		if (more[i] > 0)
 			pg_atomic_fetch_add_u64(&stat->counters[kind][engine][i], more[i]);
 	}
-	if (report->reason != NULL)
-		gpusort_stat_reason(kind, report->engine, report->reason);
+	if (reason != NULL)
+		pg_atomic_fetch_add_u64(&reason->count, 1);
 }
 
-void
-gpusort_stat_count_failure(GpusortStatKind kind, const char *engine)
-{
-	Stat	   *stat = gpusort_shmem_attach(&shmem);
-
-	if (stat != NULL)
-		pg_atomic_fetch_add_u64(&stat->counters[kind][engine_number(engine)][FAILURES], 1);
-}
-
-/* All zero, with a NULL engine, before the session's first sort. */
+/* The session's last sort, and the user for whom it was done, who may be another one than the session's. */
 static GpusortReport last_sort;
 static char last_reason[256];	/* last_sort.reason points here, or is NULL */
-
-/*
- * The user for whom the sort was done.  This may be another user than the
- * session's: a SECURITY DEFINER function and SET ROLE change the current user.
- */
 static Oid	last_user;
 
 void
@@ -272,9 +260,103 @@ gpusort_report_last(Oid *user)
 	return &last_sort;
 }
 
-/*
- * Functions of the views
- */
+/* ---- sorts that run ---- */
+
+/* on_shmem_exit callback; of before_shmem_exit()'s, PG_END_ENSURE_ERROR_CLEANUP() of core takes back the latest one */
+static void
+give_back_all(int code, Datum arg)
+{
+	Stat	   *stat = shmem.mem;
+
+	for (int i = 0; i < PLACES; i++)
+	{
+		if (stat->places[i].pid == MyProcPid)
+			stat->places[i].pid = 0;
+	}
+}
+
+void
+gpusort_activity_end(GpusortActivity *activity)
+{
+	/* it may be another process's after give_back_all() */
+	if (activity->place != NULL && activity->place->pid == MyProcPid)
+		activity->place->pid = 0;
+	activity->place = NULL;
+}
+
+/* MemoryContextCallback */
+static void
+context_is_reset(void *arg)
+{
+	GpusortActivity *activity = arg;
+
+	gpusort_activity_end(activity);
+	activity->callback.func = NULL;
+}
+
+void
+gpusort_activity_begin(GpusortActivity *activity, MemoryContext cxt, double estimated_rows)
+{
+	static uint32 sorts_begun = 0;
+
+	gpusort_activity_end(activity);
+	if (activity->callback.func == NULL)
+	{
+		activity->callback.func = context_is_reset;
+		activity->callback.arg = activity;
+		MemoryContextRegisterResetCallback(cxt, &activity->callback);
+	}
+	activity->sort.leader = MyProcPid;
+	activity->sort.number = ++sorts_begun;
+	activity->sort.estimated_rows = Min(estimated_rows, MOST_ROWS);
+	activity->begun_at = GetCurrentTimestamp();
+}
+
+void
+gpusort_activity_report(GpusortActivity *activity, GpusortPhase phase,
+						uint64 rows, uint64 bytes, const char *engine)
+{
+	static bool exit_registered = false;
+	const GpusortPlace report = {
+		.pid = MyProcPid,
+		.role = MyProc->roleId,
+		.sort = activity->sort,
+		.begun_at = activity->begun_at,
+		.phase = phase,
+		.engine = engine != NULL ? engine_number(engine) : -1,
+		.rows = rows,
+		.bytes = bytes,
+	};
+	Stat	   *stat = shmem.mem;
+
+	if (activity->place == NULL)
+	{
+		if (GetCurrentTimestamp() < activity->begun_at + SHOWN_AFTER_US ||
+			(stat = gpusort_shmem_attach(&shmem)) == NULL)
+			return;
+		if (!exit_registered)
+			on_shmem_exit(give_back_all, (Datum) 0);
+		exit_registered = true;
+	}
+	SpinLockAcquire(&stat->lock);
+	for (int i = 0; activity->place == NULL && i < PLACES; i++)
+	{
+		if (stat->places[i].pid == 0)
+			activity->place = &stat->places[i];
+	}
+	if (activity->place != NULL)
+		*activity->place = report;
+	SpinLockRelease(&stat->lock);
+}
+
+bool
+gpusort_activity_is_visible(Oid role)
+{
+	return has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS) ||
+		has_privs_of_role(GetUserId(), role);
+}
+
+/* ---- functions of the views ---- */
 
 /* Begins the result.  Without shared memory, warns and returns NULL. */
 static Stat *
@@ -291,6 +373,48 @@ begin_list(FunctionCallInfo fcinfo)
 	return stat;
 }
 
+/* gpusort_activity_list() returns setof record: a row for each process, which view gpusort_activity adds up */
+Datum
+gpusort_activity_list(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	Stat	   *stat = begin_list(fcinfo);
+
+	for (int i = 0; stat != NULL && i < PLACES; i++)
+	{
+		GpusortPlace place;
+
+		SpinLockAcquire(&stat->lock);
+		place = stat->places[i];
+		SpinLockRelease(&stat->lock);
+		if (place.pid != 0)
+		{
+			Datum		values[] = {
+				Int32GetDatum(place.pid),
+				Int32GetDatum(place.sort.leader),
+				Int64GetDatum((int64) place.sort.number),
+				CStringGetTextDatum(phases[place.phase]),
+				Int64GetDatum((int64) place.rows),
+				Int64GetDatum((int64) place.bytes),
+				CStringGetTextDatum(engines[Max(place.engine, 0)]),
+				TimestampTzGetDatum(place.begun_at),
+				Int64GetDatum((int64) place.sort.estimated_rows),
+				Float8GetDatum(100.0 * place.rows / Max(place.sort.estimated_rows, 1)),
+			};
+			bool		nulls[lengthof(values)] = {
+				[1] = place.sort.leader == place.pid,
+				[6] = place.engine < 0,
+				[9] = place.phase != GPUSORT_PHASE_GATHERING || place.sort.estimated_rows == 0,
+			};
+
+			if (!gpusort_activity_is_visible(place.role))
+				memset(nulls + 1, true, sizeof(nulls) - sizeof(nulls[0]));
+			tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+		}
+	}
+	return (Datum) 0;
+}
+
 /* gpusort_stat_list() returns setof record: a row for each kind and engine */
 Datum
 gpusort_stat_list(PG_FUNCTION_ARGS)
@@ -302,7 +426,7 @@ gpusort_stat_list(PG_FUNCTION_ARGS)
 	{
 		int			kind = n / lengthof(engines);
 		int			engine = n % lengthof(engines);
-		int			known = engine == CORE ? ROWS : kind == GPUSORT_STAT_AGGREGATE ? BYTES : FIELDS;
+		int			known = engine == CORE ? FIELD_ROWS : kind == GPUSORT_STAT_AGGREGATE ? FIELD_BYTES : FIELDS;
 		Datum		values[FIELDS + 3];
 		bool		nulls[FIELDS + 3] = {0};
 
@@ -315,7 +439,7 @@ gpusort_stat_list(PG_FUNCTION_ARGS)
 			uint64		value = pg_atomic_read_u64(&stat->counters[kind][engine][i]);
 
 			nulls[2 + i] = i >= known;
-			values[2 + i] = i < GATHER ? Int64GetDatum((int64) value) : Float8GetDatum(value / 1e6);
+			values[2 + i] = i < FIELD_TIMES ? Int64GetDatum((int64) value) : Float8GetDatum(value / 1e6);
 		}
 		nulls[1] = kind == GPUSORT_STAT_AGGREGATE;	/* each of its aggregates may have another one */
 		values[FIELDS + 2] = TimestampTzGetDatum((TimestampTz) pg_atomic_read_u64(&stat->reset_at));
@@ -330,20 +454,23 @@ gpusort_stat_reason_list(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	Stat	   *stat = begin_list(fcinfo);
-	uint32		nreasons = stat != NULL ? pg_atomic_read_u32(&stat->nreasons) : 0;
 
-	pg_read_barrier();
-	for (uint32 i = 0; i < nreasons; i++)
+	for (int i = 0; stat != NULL && i < REASONS; i++)
 	{
 		const Reason *reason = &stat->reasons[i];
 		uint64		count = pg_atomic_read_u64((pg_atomic_uint64 *) &reason->count);
-		Datum		values[] = {CStringGetTextDatum(kinds[reason->kind]), CStringGetTextDatum(engines[reason->engine]),
-		CStringGetTextDatum(reason->text), Int64GetDatum((int64) count)};
 		bool		other = i == REASONS - 1;
-		bool		nulls[] = {other, other, false, false};
+		Datum		values[4];
+		bool		nulls[4] = {other, other};
 
-		if (count > 0)
-			tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+		if (count == 0)
+			continue;
+		pg_read_barrier();
+		values[0] = CStringGetTextDatum(kinds[reason->kind]);
+		values[1] = CStringGetTextDatum(engines[reason->engine]);
+		values[2] = CStringGetTextDatum(other ? "all other reasons" : reason->text);
+		values[3] = Int64GetDatum((int64) count);
+		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 	}
 	return (Datum) 0;
 }
@@ -353,13 +480,15 @@ Datum
 gpusort_stat_reset(PG_FUNCTION_ARGS)
 {
 	Stat	   *stat = gpusort_shmem_attach(&shmem);
-	pg_atomic_uint64 *counters = stat != NULL ? &stat->counters[0][0][0] : NULL;
+	pg_atomic_uint64 *counters;
 
-	for (int i = 0; stat != NULL && i < KINDS * lengthof(engines) * FIELDS; i++)
+	if (stat == NULL)
+		PG_RETURN_VOID();
+	counters = &stat->counters[0][0][0];
+	for (int i = 0; i < KINDS * lengthof(engines) * FIELDS; i++)
 		pg_atomic_write_u64(&counters[i], 0);
-	for (int i = 0; stat != NULL && i < REASONS; i++)
+	for (int i = 0; i < REASONS; i++)
 		pg_atomic_write_u64(&stat->reasons[i].count, 0);
-	if (stat != NULL)
-		pg_atomic_write_u64(&stat->reset_at, (uint64) GetCurrentTimestamp());
+	pg_atomic_write_u64(&stat->reset_at, (uint64) GetCurrentTimestamp());
 	PG_RETURN_VOID();
 }

@@ -29,8 +29,7 @@
 #include "utils/tuplestore.h"
 #include "utils/varlena.h"
 
-#include "base/activity.h"
-#include "base/report.h"
+#include "base/stat.h"
 #include "cpu/cpu.h"
 #include "gpu/client.h"
 #include "gpu/control.h"

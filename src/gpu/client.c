@@ -152,12 +152,11 @@ take_request(const GpusortClientSpec *spec, uint32 *serial)
 
 /*
  * Waits until the request leaves the given state or a further window is ready,
- * but at most 1 s while a service runs.  Starts the service if none runs.  silence belongs to the
- * caller's loop, and is 0 at first.  Returns NULL, or a reason if the service does not start or
- * does not respond.
+ * but at most 1 s while a service runs.  Starts the service if none runs.  Returns NULL, or a
+ * reason if the service does not start or does not respond.
  */
 static const char *
-wait_for_service(GpusortClient *client, GpusortRequestState state, GpusortSilence *silence)
+wait_for_service(GpusortClient *client, GpusortRequestState state)
 {
 	static uint32 event = 0;
 	GpusortRequest *request = client->request;
@@ -168,7 +167,7 @@ wait_for_service(GpusortClient *client, GpusortRequestState state, GpusortSilenc
 		pg_atomic_read_u32(&request->ready) != client->fetched)
 		return NULL;
 	if (reason == NULL)
-		reason = gpusort_service_silent(silence);
+		reason = gpusort_service_silent();
 	if (reason != NULL)
 		return reason;
 	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
@@ -183,7 +182,6 @@ static const char *
 submit(GpusortClient *client)
 {
 	GpusortRequest *request = client->request;
-	GpusortSilence silence = {0};
 	GpusortRequestState state;
 	const char *reason = NULL;
 
@@ -191,7 +189,7 @@ submit(GpusortClient *client)
 	(void) gpusort_request_change(request, GPUSORT_REQUEST_FILLING, GPUSORT_REQUEST_SUBMITTED);
 	gpusort_service_wake();
 	while ((state = gpusort_request_state(request)) == GPUSORT_REQUEST_SUBMITTED && reason == NULL)
-		reason = wait_for_service(client, state, &silence);
+		reason = wait_for_service(client, state);
 	pg_read_barrier();
 	return state == GPUSORT_REQUEST_FAILED ? request->error : reason;
 }
@@ -238,14 +236,13 @@ gpusort_client_prepare(void)
 uint64
 gpusort_client_wait_us(void)
 {
-	uint64		seen;
+	uint64		first;
 
 	if (gpusort_control == NULL || gpusort_service_state() != GPUSORT_SERVICE_READY)
 		return 0;
-	seen = pg_atomic_read_u64(&gpusort_control->seen_sequence);
+	first = pg_atomic_read_u64(&gpusort_control->first_unsorted);
 	pg_read_barrier();
-	return (pg_atomic_read_u64(&gpusort_control->next_sequence) - seen + pg_atomic_read_u32(&gpusort_control->unsorted)) *
-		pg_atomic_read_u32(&gpusort_control->pace_us);
+	return (pg_atomic_read_u64(&gpusort_control->next_sequence) - first) * pg_atomic_read_u32(&gpusort_control->pace_us);
 }
 
 const char *
@@ -310,7 +307,6 @@ static bool
 wait_for_window(GpusortClient *client)
 {
 	GpusortRequest *request = client->request;
-	GpusortSilence silence = {0};
 	instr_time	begun;
 	instr_time	now;
 	bool		come = true;
@@ -326,7 +322,7 @@ wait_for_window(GpusortClient *client)
 		pg_read_barrier();
 		if (pg_atomic_read_u32(&request->ready) != client->fetched)
 			break;
-		come = state == GPUSORT_REQUEST_SORTED && wait_for_service(client, state, &silence) == NULL;
+		come = state == GPUSORT_REQUEST_SORTED && wait_for_service(client, state) == NULL;
 	}
 	INSTR_TIME_SET_CURRENT(now);
 	INSTR_TIME_SUBTRACT(now, begun);

@@ -127,18 +127,16 @@ typedef struct GpusortControl
 	 * How long a request waits: what the service has found at its last look.  Written by the service,
 	 * and read as an estimate.
 	 */
-	pg_atomic_uint64 seen_sequence; /* next_sequence when it looked */
-	pg_atomic_uint32 unsorted;	/* requests that were not sorted yet */
+	pg_atomic_uint64 first_unsorted;	/* the lowest sequence that was not sorted; else next_sequence */
 	pg_atomic_uint32 pace_us;	/* time from a sort to the next while others wait, smoothed, in us */
 
 	/*
 	 * Signs of life of the service, which anyone reads.  It increases heartbeat
-	 * whenever it looks at its requests, and before and after each call of the device.
+	 * whenever it looks at its requests, and its watchdog does during a call of the device.
 	 * A process that gives up waiting writes the heartbeat that it saw to given_up_at:
 	 * no other process waits for the service until heartbeat changes.
 	 */
 	pg_atomic_uint64 heartbeat; /* from 1 */
-	pg_atomic_uint32 step_ms;	/* the timeout of the call that it makes; 0: none */
 	pg_atomic_uint64 given_up_at;	/* 0: no process has given up yet */
 
 	/*
@@ -148,7 +146,7 @@ typedef struct GpusortControl
 	pg_atomic_uint32 service_state; /* GpusortServiceState */
 	pg_atomic_uint32 service_pid;	/* 0: no service runs */
 	Latch	   *service_latch;	/* NULL: no service runs */
-	uint64		started_at;		/* when state became STARTING, in ms of base/clock.h */
+	uint64		changed_at;		/* when service_state became STARTING or ENDING, in ms of base/clock.h */
 	uint64		retry_at;		/* no backend starts a service before this time */
 	char		failure[160];	/* why the service, or its start, failed last */
 	TimestampTz failed_at;		/* when that was; 0: never */
@@ -232,38 +230,6 @@ gpusort_request_change(GpusortRequest *request, GpusortRequestState from, Gpusor
 	uint32		word = pg_atomic_read_u32(&request->state);
 
 	return (word & GPUSORT_STATE_MASK) == (uint32) from && gpusort_request_exchange(request, word, word - from + to);
-}
-
-/*
- * For how long has a process waited for another that shows no sign of life?  The other one
- * changes a number in shared memory while it works.  Time between two looks in which the
- * number has not changed counts, but at most GPUSORT_SILENCE_LOOK_MS for each look: if
- * both processes were stopped, the other one is not to blame.  A process that waits looks
- * once a second at least.
- */
-#define GPUSORT_SILENCE_LOOK_MS	1500
-
-/* One wait; it begins with all fields 0. */
-typedef struct GpusortSilence
-{
-	uint64		sign;			/* the number at the last look */
-	uint64		looked_at;		/* time of the last look, in ms of base/clock.h; 0: none */
-	uint64		ms;				/* sum of the time in which the number has stayed the same */
-} GpusortSilence;
-
-/* Looks at the number, and returns for how many ms this wait has seen it unchanged. */
-static inline uint64
-gpusort_silence_ms(GpusortSilence *silence, uint64 sign)
-{
-	uint64		now = gpusort_clock_ms();
-
-	if (silence->looked_at == 0 || silence->sign != sign)
-		silence->ms = 0;
-	else
-		silence->ms += Min(now - silence->looked_at, GPUSORT_SILENCE_LOOK_MS);
-	silence->sign = sign;
-	silence->looked_at = now;
-	return silence->ms;
 }
 
 #endif							/* GPUSORT_GPU_CONTROL_H */

@@ -8,15 +8,14 @@
  * otherwise a machine without a driver would start a process at every query.
  *
  * A driver may hang.  The first backend waits START_TIMEOUT_MS for a service
- * that is starting.  After this time, every backend gives up at once, even at its
+ * that is starting, or ending.  After this time, every backend gives up at once, even at its
  * first request.  If the service becomes ready after all, it is used from then on.
  *
  * A service may be stopped: by SIGSTOP, by a debugger, or with its cgroup.  Its
  * watchdog is stopped with it.  So a backend that waits watches the service's
- * heartbeat.  A service that runs shows it soon after its latch is set, and before
- * and after each call of the device.  If there is none for SILENCE_MS longer than
- * the timeout of the call, the backend gives up, and every backend gives up at
- * once until the heartbeat goes on.
+ * heartbeat.  A service that runs shows it soon after its latch is set, and its
+ * watchdog does during each call of the device.  If there is none for SILENCE_MS, the
+ * backend gives up, and every backend gives up at once until the heartbeat goes on.
  *
  *-------------------------------------------------------------------------
  */
@@ -36,16 +35,20 @@
 /* The longest wait for a service to start, or to end and start again. */
 #define START_TIMEOUT_MS	15000
 
-/* A backend waits this much longer for a heartbeat than a call of the device may take. */
+/* A backend waits this long for a heartbeat. */
 #define SILENCE_MS		5000
+
+/*
+ * The time between two looks at a heartbeat that has not changed counts, but at most this much: if the backend
+ * was stopped as well, the service is not to blame.  A backend that waits looks once a second at least.
+ */
+#define SILENCE_LOOK_MS	1500
 
 /* Backends start no service for this time after a registered one did not start. */
 #define RETRY_AFTER_TIMEOUT_MS	60000
 
 /* The same after there was no free background worker slot. */
 #define RETRY_AFTER_NO_SLOT_MS	1000
-
-static const char *const too_slow_to_end = "The GPU service takes too long to end and start again.";
 
 static void
 fill_worker(BackgroundWorker *worker, bool permanent)
@@ -99,16 +102,15 @@ static bool
 claim_start(const char **reason)
 {
 	GpusortServiceState state = gpusort_service_state();
-	uint64		started_at;
-	bool		overdue;
+	bool		overdue = state == GPUSORT_SERVICE_STARTING || state == GPUSORT_SERVICE_ENDING;
 
-	/* another process may have written it just before it changed the state */
+	/* another process may have written the time just before it changed the state */
 	pg_read_barrier();
-	started_at = gpusort_control->started_at;
-	overdue = state == GPUSORT_SERVICE_STARTING && started_at + START_TIMEOUT_MS <= gpusort_clock_ms();
+	overdue = overdue && gpusort_control->changed_at + START_TIMEOUT_MS <= gpusort_clock_ms();
 	*reason = NULL;
 	if (overdue && pg_atomic_read_u32(&gpusort_control->service_pid) != 0)
-		*reason = "The GPU service takes too long to start.";
+		*reason = state == GPUSORT_SERVICE_STARTING ? "The GPU service takes too long to start." :
+			"The GPU service takes too long to end and start again.";
 	else if (overdue)
 		give_up_start("The GPU service did not start; see the server log.", RETRY_AFTER_TIMEOUT_MS);
 	else if (state != GPUSORT_SERVICE_DOWN)
@@ -117,7 +119,7 @@ claim_start(const char **reason)
 		*reason = copy_failure();
 	if (*reason != NULL)
 		return false;
-	gpusort_control->started_at = gpusort_clock_ms();
+	gpusort_control->changed_at = gpusort_clock_ms();
 	return gpusort_control_change(GPUSORT_SERVICE_DOWN, GPUSORT_SERVICE_STARTING);
 }
 
@@ -134,44 +136,35 @@ register_service(void)
 	return copy_failure();
 }
 
-/* Has all processes give up, unless the service has shown a heartbeat after the given one. */
-static void
-note_silence(uint64 heartbeat)
-{
-	pg_atomic_write_u64(&gpusort_control->given_up_at, heartbeat);
-}
-
 /* The reason if the service has shown no heartbeat since a process gave up waiting for it, else NULL. */
 static const char *
 silent_reason(void)
 {
-	static char reason[80];
-
 	/* without a service process, it is to be started */
 	if (pg_atomic_read_u32(&gpusort_control->service_pid) == 0 ||
 		pg_atomic_read_u64(&gpusort_control->given_up_at) != pg_atomic_read_u64(&gpusort_control->heartbeat))
 		return NULL;
 	/* have the service show a heartbeat as soon as it goes on */
 	gpusort_service_wake();
-	if (gpusort_service_state() != GPUSORT_SERVICE_READY)
-		return too_slow_to_end;
-	snprintf(reason, sizeof(reason), "The GPU service has not responded for %d seconds.",
-			 (int) (pg_atomic_read_u32(&gpusort_control->step_ms) + SILENCE_MS) / 1000);
-	return reason;
+	return "The GPU service has not responded for 5 seconds.";
 }
 
 const char *
-gpusort_service_silent(GpusortSilence *silence)
+gpusort_service_silent(void)
 {
+	static uint64 seen = 0;		/* the heartbeat at the last look, in this wait or an earlier one */
+	static uint64 looked_at = 0;	/* the time of that, in ms of base/clock.h */
+	static uint64 silent_ms = 0;	/* the time for which it has stayed the same */
 	uint64		heartbeat = pg_atomic_read_u64(&gpusort_control->heartbeat);
-	uint64		ms = gpusort_silence_ms(silence, heartbeat);
+	uint64		now = gpusort_clock_ms();
 
-	if (ms >= pg_atomic_read_u32(&gpusort_control->step_ms) + (uint64) SILENCE_MS)
-		note_silence(heartbeat);
-	else if (ms > 0)
+	silent_ms = heartbeat == seen ? silent_ms + Min(now - looked_at, SILENCE_LOOK_MS) : 0;
+	seen = heartbeat;
+	looked_at = now;
+	if (silent_ms >= SILENCE_MS)
+		pg_atomic_write_u64(&gpusort_control->given_up_at, heartbeat);
+	else if (silent_ms > 0)
 		gpusort_service_wake();
-	/* if step_ms was shortened meanwhile, the heartbeat before that must be seen, too */
-	pg_read_barrier();
 	return silent_reason();
 }
 
@@ -189,24 +182,13 @@ const char *
 gpusort_service_wait(void)
 {
 	static uint32 event = 0;
-	GpusortSilence wait = {0};	/* until the service is ready */
 
 	for (;;)
 	{
-		uint64		heartbeat = pg_atomic_read_u64(&gpusort_control->heartbeat);
 		const char *reason = gpusort_service_start();
 
-		if (reason != NULL)
+		if (reason != NULL || gpusort_service_state() == GPUSORT_SERVICE_READY)
 			return reason;
-		if (gpusort_service_state() == GPUSORT_SERVICE_READY)
-			return NULL;
-		/* gpusort_service_start() limits the time of a start; the service may also hang as it ends */
-		if (gpusort_service_state() != GPUSORT_SERVICE_STARTING && gpusort_silence_ms(&wait, 0) >= START_TIMEOUT_MS)
-		{
-			if (pg_atomic_read_u32(&gpusort_control->service_pid) != 0)
-				note_silence(heartbeat);
-			return too_slow_to_end;
-		}
 		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
 						 20L, gpusort_wait_event(event, "GpusortService"));
 		ResetLatch(MyLatch);

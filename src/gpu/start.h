@@ -25,10 +25,9 @@ extern const char *gpusort_service_wait(void);
 
 /*
  * Called at each look by a process that waits for a READY service.  Returns NULL, or a
- * reason, in static memory, if the service has shown no sign of life for 5 s longer than
- * the device call that it makes may take.
+ * reason, if the service has shown no sign of life for 5 s.
  */
-extern const char *gpusort_service_silent(GpusortSilence *silence);
+extern const char *gpusort_service_silent(void);
 
 /* Sets the service's latch, if a service runs.  Any process may call it. */
 extern void gpusort_service_wake(void);

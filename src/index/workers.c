@@ -97,7 +97,8 @@ read_part(Shared *shared, Part *part, Relation heap, Relation index)
 		elog(ERROR, "a parallel worker cannot read index \"%s\": %s", RelationGetRelationName(index), refusal);
 	old = MemoryContextSwitchTo(build->estate->es_query_cxt);
 	gpusort_part_begin(&part->part, gather, &shared->all);
-	gpusort_activity_join(&gather->activity, gather->cxt, &shared->sort);
+	gpusort_activity_begin(&gather->activity, gather->cxt, 0);
+	gather->activity.sort = shared->sort;
 	gpusort_gather_begin(gather, shared->memory);
 	gpusort_index_read_begin(build);
 	gpusort_index_read_blocks(build, part->begin, part->end);

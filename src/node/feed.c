@@ -194,7 +194,8 @@ gather_part(GpusortFeed *feed)
 	gpusort_part_begin(&part->part, gather, &feed->shared->all);
 
 	INSTR_TIME_SET_CURRENT(gather->begun);
-	gpusort_activity_join(&gather->activity, gather->cxt, &feed->shared->sort);
+	gpusort_activity_begin(&gather->activity, gather->cxt, 0);
+	gather->activity.sort = feed->shared->sort;
 	if (gather->form->plan)
 		(void) gather->form->plan(gather);
 	gpusort_gather_begin(gather, gpusort_guc_memory_limit(feed->spec.processes));

@@ -12,7 +12,7 @@
 #include "portability/instr_time.h"
 #include "utils/tuplesort.h"
 
-#include "base/activity.h"
+#include "base/stat.h"
 #include "node/check_rows.h"
 #include "node/spec.h"
 #include "run/run.h"

@@ -375,7 +375,7 @@ report_refusal(const Agg *agg, const Parts *parts)
 	{
 		if (!sorts_inside(lfirst_node(Aggref, lc)))
 			continue;
-		gpusort_stat_reason(GPUSORT_STAT_PLAN, "core", parts->refusal);
+		gpusort_stat_count(GPUSORT_STAT_PLAN, &(GpusortReport) {.engine = "core", .reason = parts->refusal});
 		ereport(DEBUG1,
 				(errmsg_internal("gpusort leaves an aggregation of %.0f rows to core: %s",
 								 outerPlan(agg)->plan_rows, parts->refusal)));

@@ -240,7 +240,7 @@ replace_sorts(Replacement *in, Plan *plan, GpusortBound bound)
 
 		if (reason == NULL)
 			return make_gpusort(in, (Sort *) plan, bound, cost);
-		gpusort_stat_reason(GPUSORT_STAT_PLAN, "core", reason);
+		gpusort_stat_count(GPUSORT_STAT_PLAN, &(GpusortReport) {.engine = "core", .reason = reason});
 		ereport(DEBUG1,
 				(errmsg_internal("gpusort leaves a sort of %.0f rows to core: %s",
 								 outerPlan(plan)->plan_rows, reason)));

@@ -49,9 +49,10 @@ static void
 service_exit(int code, Datum arg)
 {
 	/* backends wait for the next service until the state is DOWN */
+	gpusort_control->changed_at = gpusort_clock_ms();
+	pg_write_barrier();
 	pg_atomic_write_u32(&gpusort_control->service_state, GPUSORT_SERVICE_ENDING);
 	pg_memory_barrier();
-	gpusort_watch_beat(0);
 	/* for backends that find their requests failed, or the service down */
 	gpusort_control_note_failure(ending_is_failure ? ending : NULL, retry_after_ms);
 	/* if the service ends idle, the next one serves requests that just came */

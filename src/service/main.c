@@ -63,12 +63,12 @@ become_service(void)
 	if (!pg_atomic_compare_exchange_u32(&gpusort_control->service_pid, &none, MyProcPid))
 		return false;
 	gpusort_control->service_latch = MyLatch;
-	gpusort_control->started_at = gpusort_clock_ms();
+	gpusort_control->changed_at = gpusort_clock_ms();
 	gpusort_control->mapped_bytes = 0;
 	pg_atomic_write_u32(&gpusort_control->pace_us, 0);
 	pg_write_barrier();
 	pg_atomic_write_u32(&gpusort_control->service_state, GPUSORT_SERVICE_STARTING);
-	gpusort_watch_beat(0);
+	gpusort_watch_beat();
 	return true;
 }
 
@@ -135,6 +135,7 @@ typedef struct IdleState
 static void
 end_idle(void)
 {
+	gpusort_control->changed_at = gpusort_clock_ms();
 	(void) gpusort_control_change(GPUSORT_SERVICE_READY, GPUSORT_SERVICE_ENDING);
 	if (gpusort_control_has_request())
 	{
@@ -177,7 +178,7 @@ serve(bool permanent)
 		long		rest_ms = MAX_REST_MS;
 
 		ResetLatch(MyLatch);
-		gpusort_watch_beat(0);
+		gpusort_watch_beat();
 		if (ShutdownRequestPending)
 			close_and_exit();
 		if (ConfigReloadPending)

@@ -271,10 +271,13 @@ publish_wait(uint64 sequence, int sorted)
 {
 	static uint64 since = 0;	/* when a step sorted last, in ns of base/clock.h, if others waited; else 0 */
 	uint64		now = gpusort_clock_ns();
-	uint32		unsorted = 0;
+	uint64		first = sequence;
 
 	for (int i = 0; i < nactive; i++)
-		unsorted += active[i]->stage == GPUSORT_JOB_QUEUED || active[i]->stage == GPUSORT_JOB_UPLOADS;
+	{
+		if (active[i]->stage == GPUSORT_JOB_QUEUED || active[i]->stage == GPUSORT_JOB_UPLOADS)
+			first = Min(first, active[i]->request->sequence);
+	}
 	if (sorted > 0 && since != 0)
 	{
 		uint64		pace = Min((now - since) / 1000 / sorted, PG_INT32_MAX);
@@ -282,11 +285,9 @@ publish_wait(uint64 sequence, int sorted)
 
 		pg_atomic_write_u32(&gpusort_control->pace_us, (uint32) (before == 0 ? pace : (7 * before + pace) / 8));
 	}
-	if (sorted > 0 || unsorted == 0)
-		since = unsorted > 0 ? now : 0;
-	pg_atomic_write_u32(&gpusort_control->unsorted, unsorted);
-	pg_write_barrier();
-	pg_atomic_write_u64(&gpusort_control->seen_sequence, sequence);
+	if (sorted > 0 || first == sequence)
+		since = first < sequence ? now : 0;
+	pg_atomic_write_u64(&gpusort_control->first_unsorted, first);
 }
 
 /* Moves a job on.  Returns true if the device works, or soon will, for it. */

@@ -100,6 +100,13 @@ end_call(int signal)
 	on_hang((int) pg_atomic_read_u32(&call_patience_ms));
 }
 
+void
+gpusort_watch_beat(void)
+{
+	if (pg_atomic_read_u32(&gpusort_control->service_pid) == (uint32) MyProcPid)
+		pg_atomic_fetch_add_u64(&gpusort_control->heartbeat, 1);
+}
+
 static void *
 watch(void *arg)
 {
@@ -119,6 +126,8 @@ watch(void *arg)
 		patience_ms = (int) pg_atomic_read_u32(&call_patience_ms);
 		looks = now == seen ? looks + 1 : 0;
 		seen = now;
+		if (now % 2 == 1)
+			gpusort_watch_beat();
 		if (now % 2 == 1 && looks >= patience_ms / LOOK_MS &&
 			pg_atomic_compare_exchange_u64(&call, &now, TAKEN_OVER))
 		{
@@ -157,22 +166,8 @@ gpusort_watch_start(void (*hangs) (int patience_ms))
 }
 
 void
-gpusort_watch_beat(int patience_ms)
-{
-	if (pg_atomic_read_u32(&gpusort_control->service_pid) != (uint32) MyProcPid)
-		return;
-	/* one heartbeat before the step's time is shortened, and one after it is lengthened */
-	pg_atomic_fetch_add_u64(&gpusort_control->heartbeat, 1);
-	pg_write_barrier();
-	pg_atomic_write_u32(&gpusort_control->step_ms, (uint32) patience_ms);
-	pg_write_barrier();
-	pg_atomic_fetch_add_u64(&gpusort_control->heartbeat, 1);
-}
-
-void
 gpusort_watch_begin(int patience_ms)
 {
-	gpusort_watch_beat(patience_ms);
 	if (on_hang == NULL)
 		return;
 	pg_atomic_write_u32(&call_patience_ms, (uint32) patience_ms);
@@ -185,12 +180,10 @@ gpusort_watch_end(void)
 {
 	uint64		now;
 
-	if (on_hang != NULL)
-	{
-		now = pg_atomic_read_u64(&call);
-		Assert(now % 2 == 1);
-		while (now == TAKEN_OVER || !pg_atomic_compare_exchange_u64(&call, &now, now + 1))
-			pause();
-	}
-	gpusort_watch_beat(0);
+	if (on_hang == NULL)
+		return;
+	now = pg_atomic_read_u64(&call);
+	Assert(now % 2 == 1);
+	while (now == TAKEN_OVER || !pg_atomic_compare_exchange_u64(&call, &now, now + 1))
+		pause();
 }

@@ -39,13 +39,10 @@ extern uint64 gpusort_watch_time(void);
  */
 extern void gpusort_watch_start(void (*hangs) (int patience_ms));
 
-/*
- * Shows backends that the service is alive, and that its next sign of life may take
- * patience_ms.  Does nothing in a process that is not the service, or not any more.
- */
-extern void gpusort_watch_beat(int patience_ms);
+/* Shows backends that the service is alive.  Does nothing in a process that is not the service, or not any more. */
+extern void gpusort_watch_beat(void);
 
-/* Called by the service's own thread around every device call.  Each of them is a sign of life. */
+/* Called by the service's own thread around every device call, during which the watchdog shows signs of life. */
 extern void gpusort_watch_begin(int patience_ms);
 extern void gpusort_watch_end(void);
 

@@ -84,11 +84,6 @@ gpusort_stat_count(GpusortStatKind kind, const GpusortReport *report)
 /* Results are not checked, so that none of these is called. */
 bool		gpusort_verify = false;
 
-void
-gpusort_stat_count_failure(GpusortStatKind kind, const char *engine)
-{
-}
-
 const char *
 gpusort_keyset_engine(const GpusortKeySet *set)
 {

@@ -97,8 +97,8 @@ check_counts('not preloaded');
 my $texts = added(q(SELECT stat_reason('cpu', 'collation "a" of column 1 and "b" of column 17 is 1st of 20'), stat_reason('cpu', 'collation "x" of column 2 is 1st of 8'),
 	stat_reason('cpu', 'collation "yy" of column 22 is 1st of 8'), stat_reason('core', 'a " b 4'), stat_reason('cuda', '12 of lib.so.1 in v0.2.0, 5 s'),
 	stat_reason('cpu', repeat('long ', 50))));
-is($texts, join("\n", 'sort|cpu|collation "..." of column N is 1st of N|3', 'sort|core|a " b N|1', 'sort|cuda|12 of lib.so.1 in v0.2.0, N s|1',
-	'sort|cpu|' . substr('long ' x 50, 0, 102) . '|1'), 'names and numbers are taken out of a reason, and a long one is cut');
+is($texts, join("\n", 'plan|cpu|collation "..." of column N is 1st of N|3', 'plan|core|a " b N|1', 'plan|cuda|12 of lib.so.1 in v0.2.0, N s|1',
+	'plan|cpu|' . substr('long ' x 50, 0, 102) . '|1'), 'names and numbers are taken out of a reason, and a long one is cut');
 is($node->safe_psql('postgres', q(SELECT stat_first_warning('one'), stat_first_warning('one'), stat_first_warning('two'))), 't|f|t', 'each reason warns once');
 is($node->safe_psql('postgres', q(SELECT stat_first_warning('one'), stat_first_warning('two'), stat_first_warning('three'))), 'f|f|t', 'and not again in another session');
 like(added(q(SELECT stat_reason('cpu', repeat('x', i)) FROM generate_series(1, 100) AS i; SELECT stat_reason('cpu', repeat('x', i)) FROM generate_series(1, 100) AS i)),
