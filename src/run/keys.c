@@ -24,10 +24,10 @@
 
 #define BLOCK_BYTES		((size_t) 16 * 1024 * 1024)
 
-/* Keys of the smallest block outside of the key set. */
+/* Keys and bytes of the smallest block, and blocks for which a key set has room at first */
 #define FIRST_ROWS		8
-
-StaticAssertDecl(sizeof(GpusortKeySet) <= 256, "a key set of a few keys must fit an allocation of 256 bytes");
+#define FIRST_BYTES		64
+#define FIRST_BLOCKS	2
 
 /* Lists an empty block of the given bytes at keys.  local: the key set allocated this memory for itself. */
 static void
@@ -35,16 +35,10 @@ list_block(GpusortKeySet *set, char *keys, size_t bytes, bool local)
 {
 	GpusortKeySetBlock *block;
 
-	if (set->nblocks + set->nspare == 1 << set->log_maxblocks)
+	if (set->nblocks + set->nspare == set->maxblocks)
 	{
-		Size		bytes_now = sizeof(GpusortKeySetBlock) << set->log_maxblocks;
-		GpusortKeySetBlock *larger = MemoryContextAlloc(set->cxt, 2 * bytes_now);
-
-		memcpy(larger, set->blocks, bytes_now);
-		if (set->blocks != set->inline_blocks)
-			pfree(set->blocks);
-		set->blocks = larger;
-		set->log_maxblocks++;
+		set->maxblocks *= 2;
+		set->blocks = repalloc(set->blocks, sizeof(GpusortKeySetBlock) * set->maxblocks);
 	}
 	block = &set->blocks[set->nblocks++];
 	block[set->nspare] = block[0];
@@ -58,20 +52,15 @@ list_block(GpusortKeySet *set, char *keys, size_t bytes, bool local)
 GpusortKeySet *
 gpusort_keyset_begin(const GpusortKeySetSpec *spec)
 {
-	GpusortKeySet *set = palloc(sizeof(GpusortKeySet));
-	size_t		width = gpusort_spec_width(spec);
+	GpusortKeySet *set = palloc0(sizeof(GpusortKeySet));
 
 	Assert(spec->words <= 1 ||
 		   (spec->words <= GPUSORT_MAX_WORDS && spec->key_bytes == 8 && spec->rows));
-	memset(set, 0, offsetof(GpusortKeySet, inline_blocks));
 	set->cxt = CurrentMemoryContext;
 	set->spec = *spec;
 	set->declined = spec->resumable;
-	set->blocks = set->inline_blocks;
-	set->log_maxblocks = GPUSORT_RUN_LOG_INLINE_BLOCKS;
-	if (width <= GPUSORT_RUN_INLINE_BYTES &&
-		spec->expected_rows * width <= GPUSORT_RUN_INLINE_BYTES)
-		list_block(set, (char *) set->inline_keys, GPUSORT_RUN_INLINE_BYTES, true);
+	set->maxblocks = FIRST_BLOCKS;
+	set->blocks = palloc(sizeof(GpusortKeySetBlock) * FIRST_BLOCKS);
 	INSTR_TIME_SET_CURRENT(set->begun);
 	gpusort_memory_keep(gpusort_guc_memory_limit(1));
 	return set;
@@ -124,12 +113,9 @@ room_left(const GpusortKeySet *set)
 size_t
 gpusort_keyset_memory(const GpusortKeySet *set, uint64_t more)
 {
-	size_t		bytes = sizeof(GpusortKeySet) + set->local_bytes;
+	size_t		bytes = sizeof(GpusortKeySet) + sizeof(GpusortKeySetBlock) * set->maxblocks + set->local_bytes;
 	uint64_t	rows = set->rows + more;
 	uint64_t	room = room_left(set);
-
-	if (set->blocks != set->inline_blocks)
-		bytes += sizeof(GpusortKeySetBlock) << set->log_maxblocks;
 
 	for (int i = 0; i < set->nspare; i++)
 		room += set->blocks[set->nblocks + i].capacity;
@@ -149,7 +135,7 @@ block_bytes(const GpusortKeySet *set, size_t most)
 		(set->spec.expected_rows - set->rows) * width :
 		Min(set->rows * width, BLOCK_BYTES);
 
-	bytes = Max(bytes, Max(GPUSORT_RUN_INLINE_BYTES, FIRST_ROWS * width));
+	bytes = Max(bytes, Max(FIRST_BYTES, FIRST_ROWS * width));
 	return Max(Min(bytes / width, most), 1) * width;
 }
 
@@ -272,15 +258,14 @@ gpusort_keyset_end(GpusortKeySet *set)
 	{
 		GpusortKeySetBlock *block = &set->blocks[i];
 
-		if (!block->local || block->keys == (char *) set->inline_keys)
+		if (!block->local)
 			continue;
 		if (set->spec.counted)
 			pfree(block->keys);
 		else
 			gpusort_memory_free(block->keys, block->capacity * gpusort_spec_width(&set->spec));
 	}
-	if (set->blocks != set->inline_blocks)
-		pfree(set->blocks);
+	pfree(set->blocks);
 	pfree(set);
 }
 

@@ -81,8 +81,7 @@ void *
 gpusort_keyset_sort(GpusortKeySet *set, void *out, uint8_t *ties, const GpusortRowSpan *spans, int nspans)
 {
 	GpusortKeySetResult *result = MemoryContextAllocZero(set->cxt, sizeof(GpusortKeySetResult));
-	GpusortSpan inline_spans[GPUSORT_RUN_INLINE_BLOCKS];
-	GpusortSpan *keys = inline_spans;
+	GpusortSpan *keys = palloc(sizeof(GpusortSpan) * Max(set->nblocks, 1));
 	GpusortCpuInput input;
 
 	Assert(set->result == NULL);
@@ -92,8 +91,6 @@ gpusort_keyset_sort(GpusortKeySet *set, void *out, uint8_t *ties, const GpusortR
 	else
 		result->sort_begun = result->sort_done = set->begun;
 
-	if (set->nblocks > GPUSORT_RUN_INLINE_BLOCKS)
-		keys = palloc(sizeof(GpusortSpan) * set->nblocks);
 	describe(set, keys, &input);
 	result->client = gpusort_handover_sort(set, &input, ties != NULL, spans, nspans);
 	if (result->client != NULL)
@@ -109,8 +106,7 @@ gpusort_keyset_sort(GpusortKeySet *set, void *out, uint8_t *ties, const GpusortR
 		sort_on_cpu(set, &input, out, ties);
 	}
 	GPUSORT_FAULT_BREAK(SORTED, out, gpusort_keyset_result_width(set), &(uint64_t) {set->rows});
-	if (keys != inline_spans)
-		pfree(keys);
+	pfree(keys);
 	if (set->rows >= MIN_TIMED_ROWS)
 		INSTR_TIME_SET_CURRENT(result->sort_done);
 	return out;

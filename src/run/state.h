@@ -25,8 +25,7 @@ typedef struct GpusortKeySetBlock
 	uint64		first;			/* number of keys in the blocks before this one */
 	uint64		count;			/* committed keys */
 	uint64		capacity:63;	/* whole keys that fit */
-	uint64		local:1;		/* the key set's own memory: inline_keys or allocated by
-								 * base/memory.h; else lent, adopted or an arena's */
+	uint64		local:1;		/* allocated by base/memory.h; else lent, adopted or an arena's */
 } GpusortKeySetBlock;
 
 /* A sort and its result, from gpusort_keyset_sort() to gpusort_keyset_finish(). */
@@ -40,32 +39,20 @@ typedef struct GpusortKeySetResult
 								 * finished */
 } GpusortKeySetResult;
 
-/*
- * An aggregate may have a million key sets of a few keys each.  Such a key set has its
- * keys in the struct itself.  The struct has at most 256 bytes, so that a key set takes
- * one palloc chunk of 256 bytes.
- */
-#define GPUSORT_RUN_INLINE_BYTES	64
-#define GPUSORT_RUN_LOG_INLINE_BLOCKS	1
-#define GPUSORT_RUN_INLINE_BLOCKS	(1 << GPUSORT_RUN_LOG_INLINE_BLOCKS)
-
 struct GpusortKeySet
 {
 	MemoryContext cxt;			/* the context in which the key set was begun */
 	GpusortKeySetSpec spec;
 	uint64		rows;			/* committed keys of all blocks */
 
-	/*
-	 * Blocks in input order.  The count of all but the last is final.  blocks
-	 * points to inline_blocks until there are more than fit there.
-	 */
+	/* Blocks in input order.  The count of all but the last is final. */
 	GpusortKeySetBlock *blocks;
-	Size		local_bytes;	/* bytes of the blocks' keys, without inline_keys */
+	Size		local_bytes;	/* bytes of the blocks' keys */
 	GpusortEncoding encoding;	/* turns the words in the blocks into keys; changes
 								 * nothing unless the words are lent */
 	int			nblocks;
 	int			nspare;			/* empty blocks behind these, for the next keys */
-	uint8		log_maxblocks;	/* blocks has room for 1 << log_maxblocks */
+	int			maxblocks;		/* for which blocks has room */
 	bool		declined;		/* the device does not sort the key set, now or later */
 	struct GpusortArena *arena; /* where further blocks are; NULL: in cxt */
 	const char *reason;			/* why the device does not sort; NULL: it does, or was not
@@ -73,9 +60,6 @@ struct GpusortKeySet
 
 	instr_time	begun;
 	GpusortKeySetResult *result;	/* NULL before a sort and after its finish */
-
-	GpusortKeySetBlock inline_blocks[GPUSORT_RUN_INLINE_BLOCKS];
-	uint64		inline_keys[GPUSORT_RUN_INLINE_BYTES / sizeof(uint64)];
 };
 
 /* Bytes of one row of the result. */
