@@ -112,7 +112,7 @@ my @queries = (
 	'SELECT a, a + 1 AS b, id FROM narrow ORDER BY a, id', 'SELECT * FROM narrow WHERE a < 30 ORDER BY k, id',
 	'SELECT id FROM narrow WHERE a < 0 AND id % 3 > 0 ORDER BY id', 'SELECT * FROM narrow WHERE a = 1000 ORDER BY k',
 	'SELECT ctid, tableoid, k FROM narrow ORDER BY k, ctid', 'SELECT n, k FROM narrow n ORDER BY k, id',
-	'SELECT n FROM narrow n ORDER BY n', 'SELECT * FROM torn WHERE ctid::text LIKE \'%1)\' ORDER BY k, id', 'SELECT * FROM narrow ORDER BY k LIMIT 100',
+	'SELECT * FROM torn WHERE ctid::text LIKE \'%1)\' ORDER BY k, id', 'SELECT * FROM narrow ORDER BY k LIMIT 100',
 	'SELECT * FROM narrow ORDER BY a, id LIMIT 3000',
 	'SELECT * FROM torn ORDER BY k, id', 'SELECT v FROM torn ORDER BY v', 'SELECT id, v FROM torn WHERE k > 500 ORDER BY v, id',
 	'SELECT v, id FROM torn ORDER BY v COLLATE "C" LIMIT 50',
