@@ -195,8 +195,8 @@ CREATE TABLE pairs AS SELECT g % 3 AS k, ARRAY[g * 7 % 10, g] AS a FROM generate
 ANALYZE pairs;
 EXPLAIN (COSTS OFF) SELECT * FROM pairs ORDER BY k, a;
 EXPLAIN (COSTS OFF) SELECT * FROM pairs ORDER BY (k, 1);
-EXPLAIN (COSTS OFF) SELECT k, rank() OVER (PARTITION BY k ORDER BY a) FROM pairs;
-EXPLAIN (COSTS OFF) SELECT count(DISTINCT a), array_agg(k ORDER BY k) FROM pairs;
+SELECT explained('SELECT k, rank() OVER (PARTITION BY k ORDER BY a) FROM pairs', true)::text LIKE '%GpuSort%' AS gpusort;
+SELECT explained('SELECT count(DISTINCT a), array_agg(k ORDER BY k) FROM pairs', true)::text LIKE '%GpuSort%' AS gpusort;
 EXPLAIN (COSTS OFF) SELECT DISTINCT k, a FROM pairs;
 SELECT * FROM pairs ORDER BY k DESC, a LIMIT 4;
 SELECT count(*) FROM (SELECT a, lag(a) OVER (PARTITION BY k ORDER BY a) AS before FROM pairs) AS s WHERE before > a;
