@@ -147,6 +147,7 @@ presort(PlannerInfo *root, RelOptInfo *grouped, Path *path, double rows, Cost *s
 	List	   *pathkeys = list_truncate(list_copy(root->group_pathkeys), GPUSORT_GROUP_PATHKEYS(root));
 	List	   *columns;
 	List	   *clauses;
+	List	   *groups;
 	int			distinct = 0;
 	double		kept;
 	GpusortKeyPlan key;
@@ -158,8 +159,8 @@ presort(PlannerInfo *root, RelOptInfo *grouped, Path *path, double rows, Cost *s
 	columns = gpusort_plan_order_columns(in_order, true, &clauses);
 	foreach(lc, root->agginfos)
 		distinct += GPUSORT_AGGINFO_AGGREF((AggInfo *) lfirst(lc))->aggdistinct != NIL;
-	kept = estimate_num_groups(root, list_concat_unique(get_sortgrouplist_exprs(root->parse->groupClause, root->processed_tlist), columns),
-							   rows, NULL, NULL);
+	groups = get_sortgrouplist_exprs(root->parse->groupClause, root->processed_tlist);
+	kept = estimate_num_groups(root, list_concat_unique(groups, columns), rows, NULL, NULL);
 	if (distinct < list_length(root->agginfos))
 	{
 		if (pathkeys == NIL && distinct > 0 && gpusort_plan_few_distinct(kept, rows))
