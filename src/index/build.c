@@ -20,7 +20,7 @@
 #include "base/stat.h"
 #include "compat.h"
 #include "guc.h"
-#include "index/build.h"
+#include "index/btree.h"
 #include "run/cpu_options.h"
 
 /* A smaller table is core's: what a build needs at first takes as long as core's whole build. */

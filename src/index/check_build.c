@@ -19,7 +19,7 @@
 #include "utils/rel.h"
 
 #include "guc.h"
-#include "index/build.h"
+#include "index/btree.h"
 
 /* The levels of a btree, at most: each has at least two times the pages of the one above */
 #define MOST_LEVELS		32

@@ -20,7 +20,7 @@
 #include "miscadmin.h"
 #include "utils/rel.h"
 
-#include "index/build.h"
+#include "index/btree.h"
 #include "index/words.h"
 
 /* The bytes of a posting list's tuple, at most: a tenth of a page, without its line pointer */

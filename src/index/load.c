@@ -20,7 +20,7 @@
 #include "pgstat.h"
 
 #include "cpu/share.h"
-#include "index/build.h"
+#include "index/btree.h"
 #include "run/cpu_options.h"
 
 /* The most bytes of a window, which are those of a batch's leaves, and its most rows */

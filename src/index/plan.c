@@ -18,7 +18,7 @@
 #include "utils/typcache.h"
 
 #include "base/large_memory.h"
-#include "index/build.h"
+#include "index/btree.h"
 #include "index/words.h"
 #include "node/limit.h"
 

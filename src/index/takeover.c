@@ -34,7 +34,7 @@
 #include GPUSORT_REL_HOOK_H
 
 #include "guc.h"
-#include "index/build.h"
+#include "index/btree.h"
 #include "index/index.h"
 
 /* The functions of an index that is about to be built */

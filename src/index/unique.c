@@ -16,7 +16,7 @@
 #include "utils/rel.h"
 
 #include "base/fault.h"
-#include "index/build.h"
+#include "index/btree.h"
 #include "index/words.h"
 
 /* Raises core's error: the index would have two live rows with the slot's key. */

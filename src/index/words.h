@@ -18,7 +18,7 @@
 #ifndef GPUSORT_INDEX_WORDS_H
 #define GPUSORT_INDEX_WORDS_H
 
-#include "index/build.h"
+#include "index/btree.h"
 
 /* How a value becomes a word, and back */
 typedef struct GpusortIndexWords

@@ -32,7 +32,7 @@
 #include "base/shmem.h"
 #include "compat.h"
 #include "guc.h"
-#include "index/build.h"
+#include "index/btree.h"
 #include "run/cpu_options.h"
 
 /* The least blocks of a range: to launch a worker takes as long as reading some hundred. */

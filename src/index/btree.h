@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * build.h
+ * btree.h
  *		One build of a btree: reads the table, fills leaves with the sorted rows, and writes the pages.
  *
  * The rows of an index are those of ORDER BY by its columns: read, encoded, sorted and spilled
@@ -14,8 +14,8 @@
  *
  *-------------------------------------------------------------------------
  */
-#ifndef GPUSORT_INDEX_BUILD_H
-#define GPUSORT_INDEX_BUILD_H
+#ifndef GPUSORT_INDEX_BTREE_H
+#define GPUSORT_INDEX_BTREE_H
 
 #include "access/genam.h"
 #include "access/itup.h"
@@ -252,4 +252,4 @@ extern void gpusort_tree_write(GpusortTree *tree, GpusortLeafBatch *batch);
 /* Writes the last leaf, all that is left, and the metapage.  The index is complete then. */
 extern void gpusort_tree_end(GpusortTree *tree, const GpusortTreePage *leaf);
 
-#endif							/* GPUSORT_INDEX_BUILD_H */
+#endif							/* GPUSORT_INDEX_BTREE_H */
