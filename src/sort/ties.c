@@ -1,0 +1,157 @@
+/*-------------------------------------------------------------------------
+ *
+ * ties.c
+ *		GpuSort breaks ties: it finds the rows whose keys have equal words.
+ *
+ * Threads find the groups.  They also sort those of up to GPUSORT_TIED_ROWS rows by the column that
+ * the words leave open, if its values order by their bytes, or all have the same bytes (cpu/tied.h).  The
+ * backend sorts the other groups, and those of equal values that later columns decide (tie_group.c).
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "executor/executor.h"
+#include "miscadmin.h"
+#include "port/pg_bitutils.h"
+
+#include "base/memory.h"
+#include "cpu/tied.h"
+#include "sort/sort_state.h"
+#include "run/cpu_options.h"
+
+/*
+ * Compressed or TOASTed values of a group are expanded all at once if that takes
+ * at most the unused rest of the memory limit, or 1/REMOTE_PART of the limit if
+ * that is more.  Otherwise they are expanded again for each comparison.
+ */
+#define REMOTE_PART		16
+
+/* Look-ahead of prefetches, in rows */
+#define AHEAD			32
+
+/* The data that threads read while they find and sort tie groups; they change only the order. */
+typedef struct TieSearch
+{
+	const GpusortKeySet *set;
+	const uint32 *order;
+	uint64		rows;
+	int			words;			/* words of a key that count */
+	GpusortStrings strings;
+} TieSearch;
+
+static bool
+tied_at(void *arg, size_t place)
+{
+	const TieSearch *search = arg;
+	const uint64 *before = gpusort_keyset_key(search->set, search->order[place - 1]);
+	const uint64 *key = gpusort_keyset_key(search->set, search->order[place]);
+
+	if (place + AHEAD < search->rows)
+		__builtin_prefetch(gpusort_keyset_key(search->set, search->order[place + AHEAD]));
+	/* nearly always, the first word decides */
+	for (int i = 0; i < search->words; i++)
+	{
+		if (before[i] != key[i])
+			return false;
+	}
+	return true;
+}
+
+static bool
+string_of(void *arg, uint32 row, GpusortString *string)
+{
+	return gpusort_strings_read(&((const TieSearch *) arg)->strings, row, string);
+}
+
+static void
+prefetch(const GpusortRowStore *store, uint32 row)
+{
+	const char *stored = gpusort_rowstore_row(store, row);
+
+	__builtin_prefetch(stored);
+	__builtin_prefetch(stored + 64);
+}
+
+static void
+prefetch_row(void *arg, uint32 row)
+{
+	prefetch(((const TieSearch *) arg)->strings.store, row);
+}
+
+/*
+ * Finds the tie groups in threads, which sort those that they can.  Sets ties: see cpu/tied.h.
+ * marked: ties says which rows have equal words.
+ */
+static void
+search_ties(GpusortStream *stream, uint32 *order, uint64 rows, uint8 *ties, bool marked)
+{
+	const GpusortDoubt *doubt = &stream->rows.doubt;
+	int			column = pg_rightmost_one_pos32(doubt->undecided | doubt->crowded);
+	GpusortColumnOrder by = gpusort_rowkey_order(stream->rows.key, column);
+	Form_pg_attribute attribute = TupleDescAttr(stream->left->tts_tupleDescriptor, stream->spec.attnos[column] - 1);
+	TieSearch	search = {
+		.set = stream->set,
+		.order = order,
+		.rows = rows,
+		.words = doubt->words,
+	};
+	GpusortTieInput input = {
+		.n = rows,
+		.marked = marked,
+		.tied = tied_at,
+		.prefetch = prefetch_row,
+		.arg = &search,
+	};
+	GpusortCpuOptions options;
+
+	/* values with the same bytes are equal */
+	if (by.is_name || attribute->attlen == -1)
+	{
+		gpusort_strings_begin(&search.strings, stream, column);
+		input.string = string_of;
+		input.by_bytes = by.by_bytes && !by.lowered;
+		input.descending = by.descending;
+		input.decides = column + 1 == stream->spec.ncolumns;
+	}
+	options = gpusort_cpu_options_take(rows);
+	(void) gpusort_tied_sort(&input, order, ties, &options);
+	gpusort_cpu_options_give();
+}
+
+void
+gpusort_ties_break(GpusortStream *stream, uint32 *order, uint64 rows, uint8 *known)
+{
+	Size		memory = gpusort_gather_memory(stream, 0);
+	GpusortTiedGroup	group = {.gather = gather};
+	uint8	   *ties = known;
+	uint8	   *tie;
+	uint64		ahead = 0;
+
+	if (rows < 2)
+		return;
+	if (ties == NULL)
+		ties = gpusort_memory_alloc(stream->set_cxt, rows);
+	search_ties(stream, order, rows, ties, known != NULL);
+
+	group.values = AllocSetContextCreate(stream->set_cxt, "GpuSort ties", ALLOCSET_DEFAULT_SIZES);
+	group.room = Max(stream->memory_limit / REMOTE_PART, stream->memory_limit - Min(memory, stream->memory_limit));
+	for (uint8 *end = ties; (tie = memchr(end, GPUSORT_TIE_LEFT, ties + rows - end)) != NULL;)
+	{
+		for (end = tie; end < ties + rows && *end == GPUSORT_TIE_LEFT; end++)
+			CHECK_FOR_INTERRUPTS();
+		/* the rows of a large group are prefetched as it is sorted */
+		ahead = Max(ahead, end - tie > AHEAD ? end - ties : tie - ties - 1);
+		for (; ahead < Min(rows, end - ties + AHEAD); ahead++)
+		{
+			if (ties[ahead] == GPUSORT_TIE_LEFT || (ahead + 1 < rows && ties[ahead + 1] == GPUSORT_TIE_LEFT))
+				prefetch(&stream->rows.store, order[ahead]);
+		}
+		gpusort_ties_sort_group(&group, order + (tie - ties) - 1, end - tie + 1);
+	}
+	MemoryContextDelete(group.values);
+	if (ties != known)
+		pfree(ties);
+	ExecClearTuple(stream->left);
+	ExecClearTuple(stream->right);
+}
