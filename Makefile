@@ -84,7 +84,7 @@ DATA = sql/gpusort--$(EXTVERSION).sql
 FAULT_OBJS = test/fault/fault.o test/fault/setting.o
 STANDIN_OBJS = test/standin/device.o test/standin/rows.o test/standin/sort.o
 c_objs = $(patsubst %.c,%.o,$(call sources,$(addsuffix /*.c,$(1))))
-OBJS = $(call c_objs,src src/base src/key src/run src/store src/scan src/functions src/node src/aggregate src/plan src/index src/gpu src/service)
+OBJS = $(call c_objs,src src/base src/key src/run src/store src/scan src/functions src/sort src/node src/aggregate src/plan src/index src/gpu src/service)
 
 # OBJS has no C++ and CUDA objects, because PGXS would want LLVM bitcode of each.
 CXX_OBJS = $(patsubst %.cc,%.o,$(call sources,src/cpu/*.cc))

@@ -16,9 +16,9 @@ use warnings;
 
 my %floor = (
 	'face' => 8,        # src/gpusort.c
-	'plan' => 7, 'index' => 7, 'service' => 7,
-	'aggregate' => 6,
-	'node' => 5, 'functions' => 5,
+	'plan' => 7, 'service' => 7,
+	'node' => 6, 'aggregate' => 6, 'index' => 6,
+	'sort' => 5, 'functions' => 5,
 	'store' => 4, 'run' => 4, 'scan' => 4,
 	'cpu' => 3, 'gpu' => 3,
 	'key' => 2, 'base' => 2,

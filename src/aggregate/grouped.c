@@ -6,7 +6,7 @@
  * Core sorts all rows by group, and then the values of each group.  Here a hash table numbers the groups, and only keys
  * are kept: the results are as many as the groups, and core's tuplesort puts them in order.
  *
- * If there is no memory for more groups, the rows of all further groups are sorted by them (node/sorter.c).  So each group's
+ * If there is no memory for more groups, the rows of all further groups are sorted by them (sort/stream.h).  So each group's
  * rows come together, and a table has as many groups at a time as there is memory for.  In a parallel query, the leader's
  * table may have a group that a worker's has no room for.  So that table stays, and each sorted row is looked up there first.
  *
@@ -24,7 +24,6 @@
 #include "aggregate/ordered.h"
 #include "base/check.h"
 #include "guc.h"
-#include "node/sorter.h"
 
 /* A table of groups, and their aggregates */
 typedef struct Groups
@@ -45,10 +44,10 @@ struct GpusortGrouped
 	int			nothers;
 	bool		fed;			/* by feeds */
 	Groups		first;			/* of rows as they come */
-	Groups		later;			/* with feeds: of rows from the sorter, for which otherwise the first ones are emptied */
+	Groups		later;			/* with feeds: of rows from the stream, for which otherwise the first ones are emptied */
 	ExprContext *econtext;		/* of the results */
 	bool		begun;			/* there is a row */
-	GpusortSorter *sorter;		/* of rows whose groups do not fit */
+	GpusortStream *stream;		/* of rows whose groups do not fit */
 	bool		sorts;			/* there are some */
 	Tuplesortstate *sort;		/* the results; NULL: not yet computed */
 	TupleTableSlot *row;		/* of a feed */
@@ -84,6 +83,7 @@ gpusort_grouped_init(PlanState *ps, List *own, List *ordered, List *others, cons
 	GpusortGrouped *grouped = palloc0(sizeof(GpusortGrouped));
 	TupleDesc	desc = ExecGetResultType(outerPlanState(ps));
 	GpusortSortColumn *by = palloc(columns->n * sizeof(GpusortSortColumn));
+	GpusortSortSpec spec = {0};
 	List	   *exprs = NIL;
 
 	grouped->cxt = CurrentMemoryContext;
@@ -93,7 +93,7 @@ gpusort_grouped_init(PlanState *ps, List *own, List *ordered, List *others, cons
 	grouped->nordered = list_length(ordered);
 	grouped->nothers = list_length(others);
 	grouped->fed = gpusort_aggregate_feed_below(outerPlanState(ps)) > 0;
-	/* rows come from the child, from feeds, and from the sorter */
+	/* rows come from the child, from feeds, and from the stream */
 	ps->outeropsset = true;
 	ps->outeropsfixed = false;
 	grouped->first = init_groups(ps, own, ordered, others, columns, 0);
@@ -111,7 +111,8 @@ gpusort_grouped_init(PlanState *ps, List *own, List *ordered, List *others, cons
 	}
 	grouped->econtext = ps->ps_ExprContext;
 	grouped->ps = ps;
-	grouped->sorter = gpusort_sorter_init(ps, desc, by, columns->n, false);
+	gpusort_spec_set(&spec, desc, by, columns->n);
+	grouped->stream = gpusort_stream_init(&spec, ps->state, NULL);
 	grouped->row = ExecInitExtraTupleSlot(ps->state, desc, &TTSOpsMinimalTuple);
 	desc = ExecTypeFromExprList(list_concat(list_concat(list_concat(exprs, own), ordered), others));
 	grouped->result = ExecInitExtraTupleSlot(ps->state, desc, &TTSOpsVirtual);
@@ -121,7 +122,7 @@ gpusort_grouped_init(PlanState *ps, List *own, List *ordered, List *others, cons
 
 /*
  * The memory for groups, and for their states.  Another quarter of the limit is for the groups of the process's feed, or for the
- * sorter, and keys and ordered rows have the half.
+ * stream, and keys and ordered rows have the half.
  */
 static Size
 memory_limit(void)
@@ -150,16 +151,17 @@ add_to_groups(const GpusortGrouped *grouped, Groups *groups, GpusortPage *page, 
 		gpusort_numbers_close(groups->numbers);
 }
 
-/* Puts a row whose group does not fit into the sorter. */
+/* Puts a row whose group does not fit into the stream. */
 static void
 put_row(void *arg, TupleTableSlot *slot)
 {
 	GpusortGrouped *grouped = arg;
 
 	if (!grouped->sorts)
-		gpusort_sorter_begin(grouped->sorter, grouped->expected, Max(gpusort_guc_memory_limit(1) / 4, GPUSORT_LEAST_MEMORY));
+		gpusort_aggregate_begin_stream(grouped->stream, grouped->ps, grouped->expected, -1,
+									   Max(gpusort_guc_memory_limit(1) / 4, GPUSORT_LEAST_MEMORY));
 	grouped->sorts = true;
-	gpusort_sorter_put(grouped->sorter, slot);
+	gpusort_stream_put(grouped->stream, slot);
 }
 
 void
@@ -236,21 +238,21 @@ compute(GpusortGrouped *grouped, Groups *groups)
 	forget_groups(groups);
 }
 
-/* Computes the results of the groups whose rows are in the sorter. */
+/* Computes the results of the groups whose rows are in the stream. */
 static void
 compute_sorted(GpusortGrouped *grouped)
 {
 	Groups	   *later = grouped->fed ? &grouped->later : &grouped->first;
 	GpusortPage page = {.count = 1};
 
-	gpusort_sorter_sort(grouped->sorter);
+	gpusort_stream_finish(grouped->stream);
 	begin_groups(later);
 	for (;;)
 	{
 		uint32		number;
 
 		CHECK_FOR_INTERRUPTS();
-		page.slot = gpusort_sorter_next(grouped->sorter);
+		page.slot = gpusort_stream_next(grouped->stream, true);
 		if (TupIsNull(page.slot))
 			break;
 		if (grouped->fed && (number = gpusort_numbers_find(grouped->first.numbers, &page, 0, false)) != GPUSORT_NUMBERS_NONE)
@@ -268,7 +270,7 @@ compute_sorted(GpusortGrouped *grouped)
 		add_to_groups(grouped, later, &page, &number);
 	}
 	compute(grouped, later);
-	gpusort_sorter_end(grouped->sorter);
+	gpusort_stream_end(grouped->stream);
 	grouped->sorts = false;
 }
 
@@ -284,7 +286,7 @@ gpusort_grouped_finish(GpusortGrouped *grouped)
 	grouped->sort = tuplesort_begin_heap(grouped->result->tts_tupleDescriptor, n, attnos, grouped->columns.orders,
 										 grouped->columns.collations, grouped->columns.nulls_first, work_mem, NULL,
 										 TUPLESORT_RANDOMACCESS);
-	/* the groups of feeds are complete: of a row from the sorter, none is added to them */
+	/* the groups of feeds are complete: of a row from the stream, none is added to them */
 	if (grouped->fed)
 		gpusort_numbers_close(grouped->first.numbers);
 	else if (grouped->begun)
@@ -358,7 +360,7 @@ gpusort_grouped_forget(GpusortGrouped *grouped)
 	if (grouped->fed)
 		forget_groups(&grouped->later);
 	if (grouped->sorts)
-		gpusort_sorter_end(grouped->sorter);
+		gpusort_stream_end(grouped->stream);
 	grouped->sorts = false;
 	ExecClearTuple(grouped->sorted);
 	if (grouped->sort != NULL)

@@ -5,7 +5,7 @@
  *
  * Such as string_agg(x, ',' ORDER BY y), count(DISTINCT text) and mode() of text.  Core puts the rows of each aggregate and
  * each group into a tuplesort of its own.  Here the rows of all groups, with the group's number in front, are sorted
- * together, once for all aggregates of the same order (node/sorter.c).  They come back group by group, and core's transition
+ * together, once for all aggregates of the same order (sort/stream.h).  They come back group by group, and core's transition
  * function is called for each, or for each that differs from the one before.  So there is one state at a time.
  *
  *-------------------------------------------------------------------------
@@ -25,6 +25,7 @@
 
 #include "aggregate/group_numbers.h"
 #include "aggregate/ordered_state.h"
+#include "guc.h"
 
 static List *
 clauses_of(const Aggref *aggref)
@@ -136,6 +137,7 @@ init_order(GpusortOrdered *ordered, GpusortOrder *order, const Aggref *aggref)
 	List	   *exprs = NIL;
 	TupleDesc	desc;
 	GpusortSortColumn *columns;
+	GpusortSortSpec spec = {0};
 	int			n;
 	ListCell   *lc;
 
@@ -158,7 +160,10 @@ init_order(GpusortOrdered *ordered, GpusortOrder *order, const Aggref *aggref)
 		order->values[order->nvalues++] = gpusort_row_value_init(expr, ordered->ps);
 	}
 	desc = ExecTypeFromExprList(exprs);
-	order->sorter = gpusort_sorter_init(ordered->ps, desc, columns, n, order->distinct);
+	gpusort_spec_set(&spec, desc, columns, n);
+	if (order->distinct)
+		spec.groups = (GpusortGroups) {.count = GPUSORT_GROUP_ROWS, .columns = n};
+	order->stream = gpusort_stream_init(&spec, estate, NULL);
 	order->slot = ExecStoreAllNullTuple(ExecInitExtraTupleSlot(estate, desc, &TTSOpsVirtual));
 	order->last = ExecInitExtraTupleSlot(estate, desc, &TTSOpsMinimalTuple);
 }
@@ -251,10 +256,27 @@ gpusort_ordered_init(PlanState *ps, List *aggrefs, bool grouped, int *sorts)
 }
 
 void
+gpusort_aggregate_begin_stream(GpusortStream *stream, PlanState *ps, double expected, int64 limit, Size memory)
+{
+	GpusortStreamInput input = {
+		.kind = GPUSORT_STAT_AGGREGATE,
+		.name = "GpuSort Aggregate",
+		.node = ps,
+		.verified = gpusort_verify,
+		.expected = expected,
+		.limit = limit,
+		.memory = memory,
+	};
+
+	(void) gpusort_stream_begin(stream, &input);
+}
+
+void
 gpusort_ordered_begin(GpusortOrdered *ordered, Size memory)
 {
 	for (int i = 0; i < ordered->norders; i++)
-		gpusort_sorter_begin(ordered->orders[i].sorter, outerPlanState(ordered->ps)->plan->plan_rows, memory);
+		gpusort_aggregate_begin_stream(ordered->orders[i].stream, ordered->ps, outerPlanState(ordered->ps)->plan->plan_rows,
+									   ordered->orders[i].distinct ? 1 : -1, memory);
 }
 
 static void
@@ -284,7 +306,7 @@ add_page(GpusortOrdered *ordered, GpusortOrder *order, GpusortPage *page, const 
 		}
 		if (order->counts)
 			gpusort_counts_add(&order->rows, ordered->cxt, group);
-		gpusort_sorter_put(order->sorter, order->slot);
+		gpusort_stream_put(order->stream, order->slot);
 	}
 }
 
@@ -299,7 +321,7 @@ void
 gpusort_ordered_sort(GpusortOrdered *ordered)
 {
 	for (int i = 0; i < ordered->norders; i++)
-		gpusort_sorter_sort(ordered->orders[i].sorter);
+		gpusort_stream_finish(ordered->orders[i].stream);
 }
 
 void
@@ -310,7 +332,7 @@ gpusort_ordered_forget(GpusortOrdered *ordered)
 		GpusortOrder *order = &ordered->orders[i];
 
 		ExecClearTuple(order->last);
-		gpusort_sorter_end(order->sorter);
+		gpusort_stream_end(order->stream);
 		order->next = NULL;
 		order->rows = (GpusortCounts) {0};
 	}

@@ -10,9 +10,12 @@
 
 #include "nodes/execnodes.h"
 
-#include "scan/page.h"
+#include "sort/stream.h"
 
 typedef struct GpusortOrdered GpusortOrdered;
+
+/* Begins a sort of an aggregate's rows, of which it needs this many of equal ones, or with -1 all. */
+extern void gpusort_aggregate_begin_stream(GpusortStream *stream, PlanState *ps, double expected, int64 limit, Size memory);
 
 /*
  * Returns the reason why these functions cannot compute an aggregate, or NULL: it has DISTINCT or ORDER BY, or is core's

@@ -98,7 +98,7 @@ read_group(GpusortOrdered *ordered, int number, uint32 group)
 
 		CHECK_FOR_INTERRUPTS();
 		if (order->next == NULL)
-			order->next = gpusort_sorter_next(order->sorter);
+			order->next = gpusort_stream_next(order->stream, true);
 		if (TupIsNull(order->next) ||
 			(ordered->first > 0 && (uint32) DatumGetInt32(slot_getattr(order->next, 1, &isnull)) != group))
 			return;

@@ -14,7 +14,7 @@
 #include "aggregate/ordered.h"
 #include "aggregate/percentile.h"
 #include "aggregate/row_value.h"
-#include "node/sorter.h"
+#include "sort/stream.h"
 
 /* One order, of the rows of one or several aggregates: the group's number, and those arguments that are not constant */
 typedef struct GpusortOrder
@@ -30,7 +30,7 @@ typedef struct GpusortOrder
 	int			nvalues;
 	GpusortRowValue *values;
 
-	GpusortSorter *sorter;
+	GpusortStream *stream;
 	TupleTableSlot *slot;		/* a row that is put */
 	TupleTableSlot *next;		/* the next row in order; NULL: it has to be read */
 	TupleTableSlot *last;		/* the last row that did not repeat the one before */

@@ -24,8 +24,7 @@
 
 #include "base/check.h"
 #include "index/leaf.h"
-#include "node/result.h"
-#include "node/state.h"
+#include "sort/stream.h"
 
 /* ---- build.c ---- */
 
@@ -53,20 +52,19 @@ typedef struct GpusortIndexBuild
 	IndexInfo  *info;
 	EState	   *estate;			/* owns what the build allocates, and its slots */
 	GpusortSortSpec spec;		/* the order of the index's rows */
-	GpusortNodeStats stats;
-	GpusortGather gather;
-	GpusortRoom room;			/* for keys of rows that are being read; it can always be made, since no row goes
-								 * to core's tuplesort */
-	struct GpusortIndexWords *words;	/* rows are words (words.h); NULL: rows of gather's store */
+	GpusortStream *stream;
+	double		expected;		/* rows */
+	struct GpusortIndexWords *words;	/* rows are words (words.h); NULL: they are tagged rows */
 
 	/* what read.c has */
 	TupleTableSlot *heap_slot;	/* a tuple of the table */
 	TupleTableSlot *row;		/* a row of the index; virtual, and never empty: values are put in place */
+	TupleTableSlot *left;		/* slots of minimal tuples, for two rows that are compared */
+	TupleTableSlot *right;
 	ExprState  *predicate;
 	struct CorePage *core;		/* the rows of a page that core has read */
 	AttrNumber *attnos;			/* the table's column of each of the index's; NULL: rows must be evaluated */
-	GpusortColumns columns;		/* how these are copied; count 0: not one by one */
-	GpusortPlaces places;		/* where they lie in the tuples of a page */
+	bool		by_columns;		/* rows are put from pages of the table, column by column */
 	int			workers;		/* launched, in the leader */
 	double		tuples;			/* live tuples of the table */
 	double		rows;			/* of the index */
@@ -90,15 +88,6 @@ extern void gpusort_index_end(GpusortIndexBuild *build);
 #define GPUSORT_INDEX_DEAD			0x0100	/* its tuple is dead for new snapshots: unique does not count it */
 #define GPUSORT_INDEX_COMPRESSED	0x0200	/* equal values may have other bytes */
 
-/* A row's TID */
-static inline ItemPointer
-gpusort_index_tid(MinimalTuple row)
-{
-	return (ItemPointer) row->mt_padding;
-}
-
-StaticAssertDecl(sizeof(ItemPointerData) == MINIMAL_TUPLE_PADDING, "the padding of a minimal tuple has room for a TID");
-
 /* ---- row.c ---- */
 
 /*
@@ -107,23 +96,13 @@ StaticAssertDecl(sizeof(ItemPointerData) == MINIMAL_TUPLE_PADDING, "the padding 
  */
 extern uint16 gpusort_index_settle(GpusortIndexBuild *build);
 
-/* Adds the row of build->row: its key and the row itself.  Rows come in the order of their TIDs. */
-extern void gpusort_index_add_row(GpusortIndexBuild *build, BlockNumber block, OffsetNumber offset, uint16 flags);
-
-/* Notes the TID and the flags of row i of the store. */
-static inline void
-gpusort_index_mark_row(GpusortRowStore *store, uint64 i, BlockNumber block, OffsetNumber offset, uint16 flags)
-{
-	MinimalTuple row = gpusort_rowstore_row(store, i);
-
-	ItemPointerSet(gpusort_index_tid(row), block, offset);
-	row->t_infomask |= flags;
-}
+/* Adds the row of build->row, whose TID and flags are those of row i of the stream's page.  Rows come in the order of their TIDs. */
+extern void gpusort_index_add_row(GpusortIndexBuild *build, int i);
 
 /* ---- read.c ---- */
 
 /*
- * Read the table: rows and keys are in build->gather then, and counted.  Blocks from begin to end - 1
+ * Read the table: rows are put into build->stream, and counted.  Blocks from begin to end - 1
  * are read in their order; a call goes on behind the one before.  A concurrent build's read is
  * core's.  Raise errors of expressions.
  */
@@ -137,16 +116,13 @@ extern void gpusort_index_read_end(GpusortIndexBuild *build);
 /* Returns how many parallel workers will read the table beside this process; 0: none. */
 extern int	gpusort_index_plan_workers(const GpusortIndexBuild *build);
 
-/* Reads the table, with that many workers.  memory: bytes for each process. */
-extern void gpusort_index_read(GpusortIndexBuild *build, int workers, Size memory);
+/* Reads the table, with that many workers. */
+extern void gpusort_index_read(GpusortIndexBuild *build, int workers);
 
 /* ---- load.c ---- */
 
-/*
- * Writes the index with all rows, which are sorted: those of the block, or of gather's spill.  Raises core's error if a
- * unique index has two rows with the same key.
- */
-extern void gpusort_index_load(GpusortIndexBuild *build, GpusortSorted *sorted);
+/* Writes the index with all rows, which are sorted.  Raises core's error if a unique index has two rows with the same key. */
+extern void gpusort_index_load(GpusortIndexBuild *build);
 
 /* ---- check_build.c: gpusort.verify ---- */
 
@@ -170,20 +146,20 @@ typedef struct GpusortUnique
 {
 	bool		alive;			/* a row with its key is not dead */
 	uint64		key;			/* of a word: gpusort_word_key() */
-	MinimalTuple previous;		/* the row itself; NULL: there is none */
-	int			turn;			/* which of these are its: */
-	uint64		keys[2][GPUSORT_MAX_WORDS]; /* its words */
-	PGAlignedBlock copies[2];	/* room for a row of a merge */
+	uint64		place;			/* of a sorted row */
+	MinimalTuple merged;		/* of a merge: a copy of the row; NULL: there is none */
+	int			turn;			/* which of these is the copy */
+	PGAlignedBlock copies[2];
 } GpusortUnique;
 
 /*
  * Raises core's error if a live row with the same key came before this one, which is live itself.
- * Rows come in order: number of the store, where they stay, or of the merge of spilled runs.  NULLs
+ * Rows come in order: each with its place among the sorted rows, or those of a merge.  same: its words are those of the row before.  NULLs
  * differ, unless the index says otherwise.  In a thread, returns false where core's functions are
  * needed, and has not checked the row then.
  */
-extern bool gpusort_unique_check(GpusortUnique *unique, const GpusortIndexBuild *build, MinimalTuple row, uint32 number,
-								 bool in_thread);
+extern bool gpusort_unique_check(GpusortUnique *unique, const GpusortIndexBuild *build, MinimalTuple row, uint64 place,
+								 bool same, bool in_thread);
 extern void gpusort_unique_check_merged(GpusortUnique *unique, const GpusortIndexBuild *build, MinimalTuple row);
 
 /* The same for a row that is a word. */
@@ -197,8 +173,8 @@ typedef struct GpusortFiller
 	GpusortTreePage leaf;		/* which is being filled */
 	uint64		rows;			/* in the leaves or in the pending item */
 
-	/* the rows: those of the block from number next to end - 1, or of gather's spill */
-	GpusortSorted *sorted;
+	/* the sorted rows from number next to end - 1; sorted is NULL if they come from a merge */
+	const GpusortSorted *sorted;
 	uint64		next;
 	uint64		end;
 	const GpusortWindow *window;	/* has copies of some of them */
@@ -219,12 +195,12 @@ typedef struct GpusortFiller
 typedef enum GpusortFillStop
 {
 	GPUSORT_FILL_FULL,			/* the batch has no free page */
-	GPUSORT_FILL_ROWS,			/* all rows before end, or of the spill, are in leaves */
+	GPUSORT_FILL_ROWS,			/* all rows before end, or of the merge, are in leaves */
 	GPUSORT_FILL_CORE			/* the next row needs one of core's functions */
 } GpusortFillStop;
 
 /* Begins in the current memory context. */
-extern GpusortFiller *gpusort_fill_begin(GpusortIndexBuild *build, GpusortSorted *sorted);
+extern GpusortFiller *gpusort_fill_begin(GpusortIndexBuild *build);
 
 /*
  * Adds rows to the batch's leaves.  In a thread, it calls nothing of PostgreSQL's that has side

@@ -53,68 +53,52 @@ report_phase(int64 subphase)
 static void
 report_build(const GpusortIndexBuild *build, double total_ms)
 {
-	const GpusortNodeStats *stats = &build->stats;
-	GpusortReport report = {
-		.rows = build->rows,
-		.key_type = "index",
-		.engine = stats->engine,
-		.algorithm = stats->algorithm,
-		.gather_ms = stats->gather_ms,
-		.kernels_ms = stats->sort_ms,
-		.return_ms = Max(total_ms - stats->gather_ms - stats->sort_ms, 0),
-		.copy_in_ms = stats->copy_in_ms,
-		.arrange_ms = stats->arrange_ms,
-		.copy_out_ms = stats->copy_out_ms,
-		.wait_ms = stats->wait_ms,
-		.total_ms = total_ms,
-		.memory = stats->memory,
-		.disk = stats->disk,
-		.runs = stats->runs,
-		.workers = build->workers,
-		.checked = build->check != NULL,
-		.reason = stats->engine_reason[0] != '\0' ? stats->engine_reason : NULL,
-	};
+	GpusortReport report;
 
+	gpusort_stream_report(build->stream, &report);
+	report.rows = build->rows;
+	report.key_type = "index";
+	report.return_ms = Max(total_ms - report.gather_ms - report.kernels_ms, 0);
+	report.total_ms = total_ms;
+	report.workers = build->workers;
+	report.checked = build->check != NULL;
 	gpusort_report_keep(&report);
 	gpusort_stat_count(GPUSORT_STAT_INDEX, &report);
 	ereport(DEBUG1,
 			(errmsg_internal("gpusort has built index \"%s\" of %.0f rows", RelationGetRelationName(build->index), build->rows),
 			 errdetail_internal("It took %.1f ms: %.1f ms to read, %.1f ms in the engine, %.1f ms to load; %d workers, %d spilled runs.",
-								total_ms, report.gather_ms, report.kernels_ms, report.return_ms, build->workers, stats->runs)));
+								total_ms, report.gather_ms, report.kernels_ms, report.return_ms, build->workers, report.runs)));
 }
 
 static void
 run(GpusortIndexBuild *build)
 {
-	GpusortGather *gather = &build->gather;
-	GpusortSorted sorted = {0};
-	int			workers;
-	Size		memory;
+	int			workers = gpusort_index_plan_workers(build);
+	GpusortStreamInput input = {
+		.kind = GPUSORT_STAT_INDEX,
+		.expected = build->expected,
+		.limit = -1,
+		.memory = maintenance_work_mem * (Size) 1024 / (workers + 1),
+		.fed = workers > 0,
+	};
+	instr_time	begun;
 	instr_time	now;
 	const int	index[] = {PROGRESS_CREATEIDX_TUPLES_TOTAL, PROGRESS_SCAN_BLOCKS_TOTAL, PROGRESS_SCAN_BLOCKS_DONE};
 
-	INSTR_TIME_SET_CURRENT(gather->begun);
-	gpusort_activity_begin(&gather->activity, gather->cxt, gather->expected);
+	INSTR_TIME_SET_CURRENT(begun);
 	report_phase(PROGRESS_BTREE_PHASE_INDEXBUILD_TABLESCAN);
-	workers = gpusort_index_plan_workers(build);
-	memory = maintenance_work_mem * (Size) 1024 / (workers + 1);
-	gather->fed = workers > 0;
-	gpusort_gather_begin(gather, memory);
-	gpusort_index_read(build, workers, memory);
+	(void) gpusort_stream_begin(build->stream, &input);
+	gpusort_index_read(build, workers);
 	pgstat_progress_update_multi_param(3, index, (const int64[]) {build->rows, 0, 0});
 
 	report_phase(PROGRESS_BTREE_PHASE_PERFORMSORT_1);
-	gpusort_gather_end(gather, &sorted);
+	gpusort_stream_finish(build->stream);
 	report_phase(PROGRESS_BTREE_PHASE_LEAF_LOAD);
-	gpusort_index_load(build, &sorted);
-	if (gather->set != NULL)
-		gpusort_gather_end_set(gather);
-	if (gather->spill != NULL)
-		gpusort_spill_end(gather->spill);
-	gpusort_activity_end(&gather->activity);
+	gpusort_index_load(build);
 	INSTR_TIME_SET_CURRENT(now);
-	INSTR_TIME_SUBTRACT(now, gather->begun);
+	INSTR_TIME_SUBTRACT(now, begun);
 	report_build(build, INSTR_TIME_GET_MILLISEC(now));
+	gpusort_stream_end(build->stream);
 }
 
 /* Builds the index and returns NULL, or returns why core must do it. */

@@ -258,8 +258,10 @@ gpusort_index_check_page(GpusortIndexCheck *check, BlockNumber block, Page page)
 	bool		leaf = P_ISLEAF(opaque);
 	MemoryContext old = MemoryContextSwitchTo(check->temporary);
 	const Bound *previous = NULL;
+	GpusortReport report;
 
-	check->subject.engine = check->build->stats.engine;
+	gpusort_stream_report(check->build->stream, &report);
+	check->subject.engine = report.engine;
 	check->height = Max(check->height, opaque->btpo_level + 1);
 	if (last < first)
 		fail(check, block, first, "is missing");

@@ -57,7 +57,7 @@ form_tuple(MinimalTuple row, char *to)
 
 	/* the padding is zero */
 	*(uint64 *) (to + size - sizeof(uint64)) = 0;
-	tuple->t_tid = *gpusort_index_tid(row);
+	tuple->t_tid = *gpusort_row_tid(row);
 	tuple->t_info = size | (nulls ? INDEX_NULL_MASK : 0) |
 		((row->t_infomask & HEAP_HASVARWIDTH) != 0 ? INDEX_VAR_MASK : 0);
 	if (nulls)
@@ -169,7 +169,7 @@ add_row(GpusortFiller *filler, GpusortLeafBatch *batch, MinimalTuple row)
 {
 	if (filler->deduplicates && has_room(filler) && same_image(filler, row))
 	{
-		filler->tids[filler->pending++] = *gpusort_index_tid(row);
+		filler->tids[filler->pending++] = *gpusort_row_tid(row);
 		return;
 	}
 	if (filler->pending > 0)
@@ -241,61 +241,52 @@ fill_words(GpusortFiller *filler, GpusortLeafBatch *batch, bool in_thread, bool 
 	return GPUSORT_FILL_ROWS;
 }
 
-/* Returns row i of the block, from the window or the store. */
+/* Returns sorted row i, from the window or the store. */
 static inline MinimalTuple
 row_at(const GpusortFiller *filler, uint64 i)
 {
-	const GpusortRowStore *store = &filler->build->gather.rows.store;
 	const GpusortWindow *window = filler->window;
 
 	if (i - window->begin < window->count)
 		return window->rows[i - window->begin];
-	gpusort_sort_look_ahead(filler->sorted, store, i);
-	return gpusort_rowstore_row(store, ((const uint32 *) filler->sorted->block)[i]);
+	return gpusort_stream_row(filler->build->stream, i);
 }
 
-/* Adds the block's rows, which lie in the store. */
+/* Adds sorted rows. */
 static inline GpusortFillStop
 fill_rows(GpusortFiller *filler, GpusortLeafBatch *batch, bool in_thread, bool unique)
 {
-	const GpusortIndexBuild *build = filler->build;
-	const uint32 *order = (const uint32 *) filler->sorted->block;
-
 	for (; filler->next < filler->end; filler->next++)
 	{
+		uint64		i = filler->next;
 		MinimalTuple row;
 
 		if (batch->nfree == 0)
 			return GPUSORT_FILL_FULL;
-		row = row_at(filler, filler->next);
+		row = row_at(filler, i);
 		if (in_thread && unlikely(needs_core(filler, row)))
 			return GPUSORT_FILL_CORE;
-		if (unique)
-		{
-			if (likely(filler->next + GPUSORT_ROW_STEP < filler->sorted->count))
-				__builtin_prefetch(gpusort_keyset_key(build->gather.set, order[filler->next + GPUSORT_ROW_STEP]));
-			if (!gpusort_unique_check(&filler->unique, build, row, order[filler->next], in_thread))
-				return GPUSORT_FILL_CORE;
-		}
+		if (unique && !gpusort_unique_check(&filler->unique, filler->build, row, i, filler->sorted->same[i] != 0, in_thread))
+			return GPUSORT_FILL_CORE;
 		add_row(filler, batch, row);
 		filler->rows++;
-		if (!in_thread && filler->next % CHECK_ROWS == 0)
+		if (!in_thread && i % CHECK_ROWS == 0)
 			CHECK_FOR_INTERRUPTS();
 	}
 	return GPUSORT_FILL_ROWS;
 }
 
-/* Adds the rows of the spill. */
+/* Adds the rows of the merge. */
 static GpusortFillStop
 fill_merged(GpusortFiller *filler, GpusortLeafBatch *batch, bool unique)
 {
 	GpusortIndexBuild *build = filler->build;
 	uint64		word;
-	void	   *row;
+	MinimalTuple row;
 
 	while (batch->nfree > 0)
 	{
-		if (!gpusort_spill_next(build->gather.spill, &word, &row))
+		if (!gpusort_stream_next_merged(build->stream, &word, &row))
 			return GPUSORT_FILL_ROWS;
 		if (build->words != NULL)
 		{
@@ -321,7 +312,7 @@ gpusort_fill(GpusortFiller *filler, GpusortLeafBatch *batch, bool in_thread)
 	GpusortIndexBuild *build = filler->build;
 	bool		unique = build->info->ii_Unique;
 
-	if (build->gather.spill != NULL)
+	if (filler->sorted == NULL)
 		return fill_merged(filler, batch, unique);
 	if (build->words != NULL)
 		return unique ? fill_words(filler, batch, in_thread, true) : fill_words(filler, batch, in_thread, false);
@@ -329,12 +320,12 @@ gpusort_fill(GpusortFiller *filler, GpusortLeafBatch *batch, bool in_thread)
 }
 
 GpusortFiller *
-gpusort_fill_begin(GpusortIndexBuild *build, GpusortSorted *sorted)
+gpusort_fill_begin(GpusortIndexBuild *build)
 {
 	GpusortFiller *filler = palloc0(sizeof(GpusortFiller));
 
 	filler->build = build;
-	filler->sorted = sorted;
+	filler->sorted = gpusort_stream_sorted(build->stream);
 	filler->leaf.full = BTGetTargetPageFreeSpace(build->index);
 	filler->deduplicates = !build->info->ii_Unique && BTGetDeduplicateItems(build->index) &&
 		_bt_allequalimage(build->index, false);

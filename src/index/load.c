@@ -6,7 +6,7 @@
  * Rows are fetched, leaves are filled, and leaves are written, to the WAL and to the file: each takes
  * about as long.  So the three go on at a time, in rounds of a few milliseconds.  The backend ends
  * and writes the leaves of the round before, a thread fills leaves with the rows of a window,
- * and each thread that has nothing else to do copies rows to the next window (node/result.c).
+ * and each thread that has nothing else to do copies rows to the next window (sort/window.c).
  *
  * The backend fills leaves itself if it has no thread, or if sorted runs are merged.  If a row needs
  * core's functions, the thread stops there, and the backend fills the rest of the batch.
@@ -40,6 +40,7 @@ typedef struct Loader
 	GpusortWindow windows[2];
 	int			reading;		/* this window is read, the other one filled */
 	GpusortFillStop stop;		/* why the filler has stopped */
+	uint64		rows;			/* sorted in memory; 0: they come from a merge */
 	bool		failed;			/* writing has raised an error */
 } Loader;
 
@@ -87,24 +88,15 @@ static void
 begin_windows(Loader *loader)
 {
 	GpusortFiller *filler = loader->filler;
-	const GpusortGather *gather = &filler->build->gather;
-	Size		row_bytes = gpusort_gather_row_bytes(gather);
+	GpusortStream *stream = filler->build->stream;
 
 	filler->window = &loader->windows[loader->reading];
-	filler->end = filler->sorted->count;
-	if (filler->build->words != NULL || filler->end == 0 || !gpusort_window_pays(gather, row_bytes))
+	filler->end = loader->rows;
+	if (filler->build->words != NULL || loader->rows == 0 || !gpusort_window_pays(stream))
 		return;
 	filler->end = 0;
 	for (int i = 0; i < 2; i++)
-	{
-		GpusortWindow *window = &loader->windows[i];
-
-		window->gather = gather;
-		window->sorted = filler->sorted;
-		window->row_bytes = row_bytes;
-		gpusort_window_init(window, Max(Min(WINDOW_ROWS, WINDOW_BYTES / row_bytes) / GPUSORT_WINDOW_PART, 1) * GPUSORT_WINDOW_PART,
-							WINDOW_BYTES);
-	}
+		gpusort_window_init(&loader->windows[i], stream, WINDOW_ROWS, WINDOW_BYTES);
 }
 
 /* Moves the other window behind the rows that are being read, unless it is there.  Returns its rows that must be fetched. */
@@ -113,7 +105,7 @@ move_window(Loader *loader)
 {
 	GpusortWindow *window = &loader->windows[1 - loader->reading];
 	uint64		begin = loader->filler->end;
-	uint64		left = loader->filler->sorted->count - begin;
+	uint64		left = loader->rows - begin;
 
 	if (left == 0 || window->begin + window->count > begin)
 		return 0;
@@ -134,7 +126,7 @@ turn_window(Loader *loader)
 {
 	GpusortFiller *filler = loader->filler;
 
-	if (filler->end == filler->sorted->count)
+	if (filler->end == loader->rows)
 		return false;
 	loader->windows[loader->reading].count = 0;
 	loader->reading = 1 - loader->reading;
@@ -157,8 +149,8 @@ run_round(Loader *loader)
 	loader->leaves = Min(2 * loader->leaves, GPUSORT_BATCH_LEAVES);
 	gpusort_tree_prepare(loader->tree, &loader->batches[loader->filling], loader->leaves);
 	rows = move_window(loader);
-	if (filler->build->gather.spill == NULL)
-		options = gpusort_cpu_options_take(rows > 0 ? filler->sorted->count : Min(filler->sorted->count, GPUSORT_TWO_THREADS_ROWS));
+	if (filler->sorted != NULL)
+		options = gpusort_cpu_options_take(rows > 0 ? loader->rows : Min(loader->rows, GPUSORT_TWO_THREADS_ROWS));
 	loader->stop = GPUSORT_FILL_CORE;
 	if (options.threads > 1)
 		gpusort_share_beside(write_beside, fill, rows, GPUSORT_WINDOW_PART, fetch, loader, &options);
@@ -178,13 +170,14 @@ run_round(Loader *loader)
 }
 
 void
-gpusort_index_load(GpusortIndexBuild *build, GpusortSorted *sorted)
+gpusort_index_load(GpusortIndexBuild *build)
 {
 	Loader	   *loader = palloc0(sizeof(Loader));
 	GpusortLeafBatch *last;
 
 	loader->tree = gpusort_tree_begin(build->heap, build->index, build->check);
-	loader->filler = gpusort_fill_begin(build, sorted);
+	loader->filler = gpusort_fill_begin(build);
+	loader->rows = loader->filler->sorted != NULL ? loader->filler->sorted->count : 0;
 	loader->leaves = FIRST_LEAVES;
 	begin_windows(loader);
 	do

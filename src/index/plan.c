@@ -20,7 +20,6 @@
 #include "base/large_memory.h"
 #include "index/btree.h"
 #include "index/words.h"
-#include "node/limit.h"
 
 /* The type of a column of the index before the operator class changes it */
 static Oid
@@ -81,7 +80,7 @@ is_narrow(Relation index)
 
 /* Describes the order of the index. */
 static void
-make_spec(GpusortSortSpec *spec, Relation index)
+make_spec(GpusortSortSpec *spec, Relation index, bool unique)
 {
 	int			n = IndexRelationGetNumberOfKeyAttributes(index);
 
@@ -92,8 +91,8 @@ make_spec(GpusortSortSpec *spec, Relation index)
 	spec->collations = index->rd_indcollation;
 	spec->nulls_first = palloc(n * sizeof(bool));
 	spec->desc = RelationGetDescr(index);
-	spec->form = &gpusort_rows;
-	spec->padded = true;
+	spec->tagged = true;
+	spec->unique = unique;
 	for (int i = 0; i < n; i++)
 	{
 		bool		descending = (index->rd_indoption[i] & INDOPTION_DESC) != 0;
@@ -147,7 +146,6 @@ plan_words(GpusortIndexBuild *build)
 	build->words->flip = descending ? PG_UINT64_MAX : 0;
 	build->words->nulls_first = spec->nulls_first[0];
 	spec->value_type = &word_type;
-	spec->form = build->gather.form = &gpusort_values;
 }
 
 /* Prepares the build in the current memory context, which is the estate's.  Returns why core must do it, or NULL. */
@@ -155,7 +153,7 @@ static const char *
 prepare(GpusortIndexBuild *build)
 {
 	IndexInfo  *info = build->info;
-	GpusortGather *gather = &build->gather;
+	List	  **slots = &build->estate->es_tupleTable;
 	BlockNumber pages;
 	double		all_visible;
 	const char *refusal;
@@ -164,17 +162,18 @@ prepare(GpusortIndexBuild *build)
 		return "an operator class stores another type";
 	if (!is_narrow(build->index))
 		return "a type of fixed width is wide";
-	make_spec(&build->spec, build->index);
-	gpusort_gather_init(gather, &build->spec, &build->stats, build->estate);
-	gpusort_limit_begin(gather, -1);
-	estimate_rel_size(build->heap, NULL, &pages, &gather->expected, &all_visible);
-	refusal = gather->form->plan(gather);
+	make_spec(&build->spec, build->index, info->ii_Unique);
+	plan_words(build);
+	build->stream = gpusort_stream_init(&build->spec, build->estate, NULL);
+	estimate_rel_size(build->heap, NULL, &pages, &build->expected, &all_visible);
+	refusal = gpusort_stream_refusal(build->stream);
 	if (refusal != NULL)
 		return refusal;
-	plan_words(build);
 
-	build->heap_slot = gpusort_alloc_slot(&build->estate->es_tupleTable, RelationGetDescr(build->heap), &TTSOpsBufferHeapTuple);
-	build->row = gpusort_alloc_slot(&build->estate->es_tupleTable, build->spec.desc, &TTSOpsVirtual);
+	build->heap_slot = gpusort_alloc_slot(slots, RelationGetDescr(build->heap), &TTSOpsBufferHeapTuple);
+	build->row = gpusort_alloc_slot(slots, build->spec.desc, &TTSOpsVirtual);
+	build->left = gpusort_alloc_slot(slots, build->spec.desc, &TTSOpsMinimalTuple);
+	build->right = gpusort_alloc_slot(slots, build->spec.desc, &TTSOpsMinimalTuple);
 	if (info->ii_Expressions == NIL && info->ii_Predicate == NIL)
 		build->attnos = info->ii_IndexAttrNumbers;
 	gpusort_index_check_begin(build);

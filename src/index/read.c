@@ -36,20 +36,6 @@
 #include "compat.h"
 #include "index/words.h"
 
-/* The tuples of a page that are read here: those that the index has, unless its predicate excludes them */
-typedef struct TablePage
-{
-	Buffer		buffer;
-	BlockNumber block;
-	int			items;			/* all tuples of the page */
-	int			live;			/* those that count for the table's size */
-	int			count;
-	HeapTupleHeader tuples[MaxHeapTuplesPerPage];
-	uint16		bytes[MaxHeapTuplesPerPage];
-	OffsetNumber offsets[MaxHeapTuplesPerPage];
-	uint16		flags[MaxHeapTuplesPerPage];	/* GPUSORT_INDEX_DEAD or 0 */
-} TablePage;
-
 /* The rows of a page that core has read */
 typedef struct CorePage
 {
@@ -108,9 +94,9 @@ decide(IndexInfo *info, HeapTuple tuple, TransactionId oldest, Buffer buffer)
  * Returns false if two have the same, which core adds both.  The buffer is locked.
  */
 static bool
-find_roots(TablePage *page, Relation heap, Page dp)
+find_roots(GpusortPage *page, Relation heap, Page dp)
 {
-	TablePage  *from = memcpy(palloc(sizeof(TablePage)), page, sizeof(TablePage));
+	GpusortPage *from = memcpy(palloc(sizeof(GpusortPage)), page, sizeof(GpusortPage));
 	OffsetNumber roots[MaxHeapTuplesPerPage];
 	int			at[MaxHeapTuplesPerPage] = {0}; /* by the root's offset: number of the tuple, from 1 */
 	bool		differ = true;
@@ -118,8 +104,8 @@ find_roots(TablePage *page, Relation heap, Page dp)
 	heap_get_root_tuples(dp, roots);
 	for (int i = 0; i < from->count; i++)
 	{
-		OffsetNumber offset = from->offsets[i];
-		OffsetNumber root = HeapTupleHeaderIsHeapOnly(from->tuples[i]) ? roots[offset - 1] : offset;
+		OffsetNumber offset = from->numbers[i];
+		OffsetNumber root = HeapTupleHeaderIsHeapOnly(from->rows[i]) ? roots[offset - 1] : offset;
 
 		if (!OffsetNumberIsValid(root))
 			ereport(ERROR,
@@ -136,18 +122,21 @@ find_roots(TablePage *page, Relation heap, Page dp)
 
 		if (i < 0)
 			continue;
-		page->tuples[page->count] = from->tuples[i];
+		page->rows[page->count] = from->rows[i];
 		page->bytes[page->count] = from->bytes[i];
 		page->flags[page->count] = from->flags[i];
-		page->offsets[page->count++] = root;
+		page->numbers[page->count++] = root;
 	}
 	pfree(from);
 	return differ;
 }
 
-/* Finds the tuples of a page.  Returns false if core must read it. */
+/*
+ * Finds the tuples of a page that the index has, unless its predicate excludes them.  *items: all tuples of the page; *live: those that count for the
+ * table's size.  Returns false if core must read it.
+ */
 static bool
-find_tuples(TablePage *page, Relation heap, IndexInfo *info, Buffer buffer, TransactionId oldest)
+find_tuples(GpusortPage *page, Relation heap, IndexInfo *info, Buffer buffer, TransactionId oldest, int *items, int *live)
 {
 	Page		dp = BufferGetPage(buffer);
 	bool		readable = true;
@@ -156,7 +145,8 @@ find_tuples(TablePage *page, Relation heap, IndexInfo *info, Buffer buffer, Tran
 
 	page->buffer = buffer;
 	page->block = BufferGetBlockNumber(buffer);
-	page->items = page->live = page->count = 0;
+	page->count = *items = *live = 0;
+	page->located = false;
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
 	last = PageGetMaxOffsetNumber(dp);
 	for (OffsetNumber offset = FirstOffsetNumber; readable && offset <= last; offset++)
@@ -167,7 +157,7 @@ find_tuples(TablePage *page, Relation heap, IndexInfo *info, Buffer buffer, Tran
 
 		if (!ItemIdIsNormal(item))
 			continue;
-		page->items++;
+		(*items)++;
 		tuple.t_data = (HeapTupleHeader) PageGetItem(dp, item);
 		tuple.t_len = ItemIdGetLength(item);
 		tuple.t_tableOid = RelationGetRelid(heap);
@@ -176,12 +166,12 @@ find_tuples(TablePage *page, Relation heap, IndexInfo *info, Buffer buffer, Tran
 		readable = fate != CORES;
 		if (fate == LEFT_OUT)
 			continue;
-		page->live += fate == INDEXED;
+		*live += fate == INDEXED;
 		chains |= HeapTupleIsHeapOnly(&tuple);
-		page->tuples[page->count] = tuple.t_data;
+		page->rows[page->count] = tuple.t_data;
 		page->bytes[page->count] = tuple.t_len;
 		page->flags[page->count] = fate == INDEXED_DEAD ? GPUSORT_INDEX_DEAD : 0;
-		page->offsets[page->count++] = offset;
+		page->numbers[page->count++] = offset;
 	}
 	if (readable && chains)
 		readable = find_roots(page, heap, dp);
@@ -191,16 +181,16 @@ find_tuples(TablePage *page, Relation heap, IndexInfo *info, Buffer buffer, Tran
 
 /* Puts the values of tuple i of a page into build->row.  Returns false if the index has not the tuple. */
 static bool
-make_row(GpusortIndexBuild *build, const TablePage *page, int i)
+make_row(GpusortIndexBuild *build, const GpusortPage *page, int i)
 {
 	TupleTableSlot *row = build->row;
 	ExprContext *econtext = GetPerTupleExprContext(build->estate);
 	HeapTupleData tuple;
 
-	tuple.t_data = page->tuples[i];
+	tuple.t_data = page->rows[i];
 	tuple.t_len = page->bytes[i];
 	tuple.t_tableOid = RelationGetRelid(build->heap);
-	ItemPointerSet(&tuple.t_self, page->block, page->offsets[i]);
+	ItemPointerSet(&tuple.t_self, page->block, page->numbers[i]);
 	if (build->attnos != NULL)
 	{
 		for (int column = 0; column < row->tts_tupleDescriptor->natts; column++)
@@ -218,7 +208,7 @@ make_row(GpusortIndexBuild *build, const TablePage *page, int i)
 
 /* Adds tuple i of a page, if the index has it. */
 static void
-add_tuple(GpusortIndexBuild *build, const TablePage *page, int i)
+add_tuple(GpusortIndexBuild *build, GpusortPage *page, int i)
 {
 	MemoryContext cxt = GetPerTupleExprContext(build->estate)->ecxt_per_tuple_memory;
 	MemoryContext old = MemoryContextSwitchTo(cxt);
@@ -227,112 +217,80 @@ add_tuple(GpusortIndexBuild *build, const TablePage *page, int i)
 	MemoryContextReset(cxt);
 	if (make_row(build, page, i))
 	{
-		uint16		flags = gpusort_index_settle(build);
-
+		page->flags[i] |= gpusort_index_settle(build);
 		MemoryContextSwitchTo(old);
-		gpusort_index_add_row(build, page->block, page->offsets[i], flags | page->flags[i]);
+		gpusort_index_add_row(build, i);
 	}
 	MemoryContextSwitchTo(old);
 }
 
+/* Returns column i of a tuple of a page, from 0, whose columns have been found. */
+static inline Datum
+column_of(const GpusortIndexBuild *build, const GpusortPage *page, int i, int column, bool *isnull)
+{
+	const GpusortPlaces *places = &page->places;
+	int			number = build->attnos[column] - 1;
+	uint16		place = gpusort_places_at(places, i, number);
+
+	*isnull = place == GPUSORT_PLACE_NULL;
+	return *isnull ? (Datum) 0 : fetchatt(GPUSORT_ATTRIBUTE(places->desc, number), (char *) page->rows[i] + place);
+}
+
 /* Adds tuples of a page from number i on, as long as their values can be fetched from the page.  Returns how many. */
 static int
-add_words(GpusortIndexBuild *build, const TablePage *page, int i)
+add_words(GpusortIndexBuild *build, const GpusortPage *page, int i)
 {
 	int			begin = i;
 
-	for (; build->columns.count > 0 && i < page->count; i++)
+	for (; i < page->count && gpusort_places_at(&page->places, i, build->attnos[0] - 1) != GPUSORT_PLACE_UNKNOWN; i++)
 	{
-		int			column = build->attnos[0] - 1;
-		uint16		place = gpusort_places_at(&build->places, i, column);
-		bool		isnull = place == GPUSORT_PLACE_NULL;
-		Datum		value = (Datum) 0;
+		bool		isnull;
+		Datum		value = column_of(build, page, i, 0, &isnull);
 
-		if (place == GPUSORT_PLACE_UNKNOWN)
-			break;
-		if (!isnull)
-			value = fetchatt(GPUSORT_ATTRIBUTE(build->places.desc, column), (char *) page->tuples[i] + place);
-		gpusort_word_add(build, value, isnull, page->block, page->offsets[i], page->flags[i]);
+		gpusort_word_add(build, value, isnull, i);
 	}
 	return i - begin;
 }
 
 /* Notes tuples of a page, whose columns have been found, for the check. */
 static void
-note_tuples(GpusortIndexBuild *build, const TablePage *page, int begin, int end)
+note_tuples(GpusortIndexBuild *build, const GpusortPage *page, int begin, int end)
 {
 	TupleTableSlot *row = build->row;
 
 	for (int i = begin; i < end; i++)
 	{
 		for (int column = 0; column < row->tts_tupleDescriptor->natts; column++)
-		{
-			int			number = build->attnos[column] - 1;
-			uint16		place = gpusort_places_at(&build->places, i, number);
-
-			row->tts_isnull[column] = place == GPUSORT_PLACE_NULL;
-			if (place != GPUSORT_PLACE_NULL)
-				row->tts_values[column] = fetchatt(GPUSORT_ATTRIBUTE(build->places.desc, number), (char *) page->tuples[i] + place);
-		}
-		gpusort_index_check_note(build, row->tts_values, row->tts_isnull, page->block, page->offsets[i], page->flags[i]);
+			row->tts_values[column] = column_of(build, page, i, column, &row->tts_isnull[column]);
+		gpusort_index_check_note(build, row->tts_values, row->tts_isnull, page->block, page->numbers[i], page->flags[i]);
 	}
 }
 
-/* Adds tuples of a page from number i on, keys column by column, as long as that is possible.  Returns how many. */
+/* Adds tuples of a page from number i on, column by column, as long as that is possible.  Returns how many. */
 static int
-add_tuples(GpusortIndexBuild *build, const TablePage *page, int i)
+add_tuples(GpusortIndexBuild *build, const GpusortPage *page, int i)
 {
-	GpusortGather *gather = &build->gather;
-	GpusortRowStore *store = &gather->rows.store;
-	GpusortRoom *room = &build->room;
-	uint64		first;
-	int			n;
+	int			n = gpusort_stream_fit(build->stream, i);
 
-	if (build->columns.count == 0 || gather->set == NULL)
-		return 0;
-	if (room->next == room->end || store->over)
-		(void) gpusort_rows_room(gather, room);
-	n = Min(page->count - i, (room->end - room->next) / room->width);
-	n = gpusort_columns_fit(&build->columns, &build->places, page->tuples, i, n);
 	if (n == 0)
 		return 0;
-	gpusort_rowkey_encode_rows(gather->rows.key, &build->places, build->attnos, NULL, page->tuples, i, n, (uint64 *) room->next);
-	first = store->rows;
-	n = gpusort_rowstore_append_columns(store, &build->columns, &build->places, NULL, page->tuples, i, n);
-	for (int row = 0; row < n; row++)
-		gpusort_index_mark_row(store, first + row, page->block, page->offsets[i + row], page->flags[i + row]);
+	gpusort_stream_put_page(build->stream, i, i + n);
 	if (unlikely(build->check != NULL))
 		note_tuples(build, page, i, i + n);
-	room->next += n * room->width;
 	build->rows += n;
 	return n;
 }
 
-/* Finds the columns of the index in the tuples of a page. */
 static void
-locate(GpusortIndexBuild *build, const TablePage *page)
-{
-	if (build->attnos != NULL && build->places.desc == NULL)
-	{
-		gpusort_places_begin(&build->places, RelationGetDescr(build->heap), build->estate->es_query_cxt);
-		if (!gpusort_columns_plan(&build->columns, build->row->tts_tupleDescriptor, build->attnos, NULL, false) ||
-			!gpusort_places_cover(&build->places, build->columns.natts))
-			build->columns.count = 0;
-	}
-	if (build->columns.count > 0)
-		gpusort_places_find(&build->places, page->tuples, page->count);
-}
-
-static void
-add_page(GpusortIndexBuild *build, const TablePage *page)
+add_page(GpusortIndexBuild *build, GpusortPage *page)
 {
 	int			n;
 
-	build->tuples += page->live;
-	locate(build, page);
+	if (build->by_columns)
+		gpusort_page_find(page, page->places.natts);
 	for (int i = 0; i < page->count; i += n)
 	{
-		n = build->words != NULL ? add_words(build, page, i) : add_tuples(build, page, i);
+		n = !build->by_columns ? 0 : build->words != NULL ? add_words(build, page, i) : add_tuples(build, page, i);
 		if (n == 0)
 		{
 			add_tuple(build, page, i);
@@ -346,7 +304,7 @@ add_page(GpusortIndexBuild *build, const TablePage *page)
 static int
 compare_tids(const void *a, const void *b)
 {
-	return ItemPointerCompare(gpusort_index_tid(*(const MinimalTuple *) a), gpusort_index_tid(*(const MinimalTuple *) b));
+	return ItemPointerCompare(gpusort_row_tid(*(const MinimalTuple *) a), gpusort_row_tid(*(const MinimalTuple *) b));
 }
 
 /* Adds the rows of the page, in the order of their TIDs. */
@@ -354,20 +312,23 @@ static void
 end_page(CorePage *page)
 {
 	GpusortIndexBuild *build = page->build;
+	GpusortPage *to = gpusort_stream_page(build->stream);
 	TupleTableSlot *row = build->row;
 
 	if (page->count > 1)
 		qsort(page->rows, page->count, sizeof(MinimalTuple), compare_tids);
 	for (int i = 0; i < page->count; i++)
 	{
-		ItemPointer tid = gpusort_index_tid(page->rows[i]);
+		ItemPointer tid = gpusort_row_tid(page->rows[i]);
 
 		ExecStoreMinimalTuple(page->rows[i], page->slot, false);
 		slot_getallattrs(page->slot);
 		memcpy(row->tts_values, page->slot->tts_values, row->tts_tupleDescriptor->natts * sizeof(Datum));
 		memcpy(row->tts_isnull, page->slot->tts_isnull, row->tts_tupleDescriptor->natts * sizeof(bool));
-		gpusort_index_add_row(build, ItemPointerGetBlockNumber(tid), ItemPointerGetOffsetNumber(tid),
-				page->rows[i]->t_infomask & (GPUSORT_INDEX_DEAD | GPUSORT_INDEX_COMPRESSED));
+		to->block = ItemPointerGetBlockNumber(tid);
+		to->numbers[0] = ItemPointerGetOffsetNumber(tid);
+		to->flags[0] = page->rows[i]->t_infomask & (GPUSORT_INDEX_DEAD | GPUSORT_INDEX_COMPRESSED);
+		gpusort_index_add_row(build, 0);
 	}
 	ExecClearTuple(page->slot);
 	MemoryContextReset(page->cxt);
@@ -393,7 +354,7 @@ take_row(Relation index, ItemPointer tid, Datum *values, bool *isnull, bool aliv
 	flags = gpusort_index_settle(page->build) | (alive ? 0 : GPUSORT_INDEX_DEAD);
 	tuple = ExecCopySlotMinimalTuple(row);
 	MemoryContextSwitchTo(old);
-	*gpusort_index_tid(tuple) = *tid;
+	*gpusort_row_tid(tuple) = *tid;
 	tuple->t_infomask |= flags;
 	page->rows[page->count++] = tuple;
 }
@@ -424,7 +385,6 @@ void
 gpusort_index_read_begin(GpusortIndexBuild *build)
 {
 	CorePage   *core = palloc0(sizeof(CorePage));
-	GpusortGather *gather = &build->gather;
 
 	build->core = core;
 	core->build = build;
@@ -433,20 +393,21 @@ gpusort_index_read_begin(GpusortIndexBuild *build)
 	core->slot = gpusort_alloc_slot(&build->estate->es_tupleTable, build->row->tts_tupleDescriptor, &TTSOpsMinimalTuple);
 	ExecStoreVirtualTuple(build->row);
 	build->predicate = ExecPrepareQual(build->info->ii_Predicate, build->estate);
-	if (gather->set == NULL)
-		gpusort_rowstore_limit(&gather->rows.store, SIZE_MAX);
+	if (build->attnos != NULL)
+		build->by_columns = gpusort_stream_meet_table(build->stream, RelationGetDescr(build->heap), build->attnos);
 	pgstat_progress_update_param(PROGRESS_SCAN_BLOCKS_TOTAL, RelationGetNumberOfBlocks(build->heap));
 }
 
 void
 gpusort_index_read_blocks(GpusortIndexBuild *build, BlockNumber begin, BlockNumber end)
 {
-	TablePage  *page = palloc(sizeof(TablePage));
+	GpusortPage *page = gpusort_stream_page(build->stream);
 	TransactionId oldest = GetOldestNonRemovableTransactionId(build->heap);
 	TableScanDesc scan = table_beginscan_strat(build->heap, SnapshotAny, 0, NULL, true, false);
 	HeapScanDesc heap_scan = (HeapScanDesc) scan;
+	int			items;
+	int			live;
 
-	build->room = (GpusortRoom) {NULL};
 	heap_setscanlimits(scan, begin, end - begin);
 	while (heap_getnext(scan, ForwardScanDirection) != NULL)
 	{
@@ -455,18 +416,17 @@ gpusort_index_read_blocks(GpusortIndexBuild *build, BlockNumber begin, BlockNumb
 		CHECK_FOR_INTERRUPTS();
 		pgstat_progress_update_param(PROGRESS_SCAN_BLOCKS_DONE, block);
 		gpusort_scan_set_offset(heap_scan, PageGetMaxOffsetNumber(BufferGetPage(heap_scan->rs_cbuf)));
-		if (GPUSORT_FAULT(INDEX_PAGE) || !find_tuples(page, build->heap, build->info, heap_scan->rs_cbuf, oldest))
+		if (GPUSORT_FAULT(INDEX_PAGE) || !find_tuples(page, build->heap, build->info, heap_scan->rs_cbuf, oldest, &items, &live))
 		{
 			read_by_core(build, build->core, block);
 			continue;
 		}
-		gpusort_count_returned(build->heap, page->items - 1);
+		gpusort_count_returned(build->heap, items - 1);
+		build->tuples += live;
 		add_page(build, page);
 	}
 	pgstat_progress_update_param(PROGRESS_SCAN_BLOCKS_DONE, end);
 	table_endscan(scan);
-	pfree(page);
-	gpusort_gather_commit(&build->gather, &build->room);
 }
 
 void
@@ -474,14 +434,11 @@ gpusort_index_read_concurrently(GpusortIndexBuild *build)
 {
 	build->tuples = table_index_build_scan(build->heap, build->index, build->info, false, true, take_row, build->core, NULL);
 	end_page(build->core);
-	gpusort_gather_commit(&build->gather, &build->room);
 }
 
 void
 gpusort_index_read_end(GpusortIndexBuild *build)
 {
-	if (build->gather.set == NULL)
-		gpusort_rows_settle(&build->gather, false);
 	/* they were prepared in the estate, which ends with the build */
 	build->info->ii_ExpressionsState = NIL;
 	build->info->ii_PredicateState = NULL;

@@ -63,36 +63,20 @@ gpusort_index_settle(GpusortIndexBuild *build)
 }
 
 void
-gpusort_index_add_row(GpusortIndexBuild *build, BlockNumber block, OffsetNumber offset, uint16 flags)
+gpusort_index_add_row(GpusortIndexBuild *build, int i)
 {
-	GpusortGather *gather = &build->gather;
-	GpusortRowStore *store = &gather->rows.store;
-	GpusortRoom *room = &build->room;
+	GpusortPage *page = gpusort_stream_page(build->stream);
+	TupleTableSlot *row = build->row;
 
 	if (build->words != NULL)
 	{
-		gpusort_word_add(build, build->row->tts_values[0], build->row->tts_isnull[0], block, offset, flags);
+		gpusort_word_add(build, row->tts_values[0], row->tts_isnull[0], i);
 		return;
 	}
 	if (unlikely(build->check != NULL))
-		gpusort_index_check_note(build, build->row->tts_values, build->row->tts_isnull, block, offset, flags);
-	/* the first rows are a sample, by which the words of keys are chosen */
-	if (gather->set == NULL && gpusort_rows_sampled(gather))
-		gpusort_rows_settle(gather, true);
-	for (;;)
-	{
-		if (gather->set != NULL)
-		{
-			if (unlikely(room->next == room->end || store->over))
-				(void) gpusort_rows_room(gather, room);
-			gpusort_rowkey_encode(gather->rows.key, build->row, (uint64 *) room->next);
-		}
-		if (likely(gpusort_rowstore_append(store, build->row)))
-			break;
-		gpusort_gather_empty_arena(gather, room);
-	}
-	if (gather->set != NULL)
-		room->next += room->width;
-	gpusort_index_mark_row(store, store->rows - 1, block, offset, flags);
+		gpusort_index_check_note(build, row->tts_values, row->tts_isnull, page->block, page->numbers[i], page->flags[i]);
+	page->slot = row;
+	gpusort_stream_put_page(build->stream, i, i + 1);
+	page->slot = NULL;
 	build->rows++;
 }

@@ -49,70 +49,55 @@ has_null(const GpusortIndexBuild *build, TupleTableSlot *slot)
 	return false;
 }
 
-/* Has the row the key of the one before, whose words it has?  Puts that one into gather->left. */
+/* Has the row the key of the one before?  Puts that one into build->left. */
 static bool
-has_same_key(const GpusortUnique *unique, const GpusortIndexBuild *build, MinimalTuple row)
+has_same_key(const GpusortIndexBuild *build, MinimalTuple previous, MinimalTuple row)
 {
-	const GpusortGather *gather = &build->gather;
-
-	ExecStoreMinimalTuple(unique->previous, gather->left, false);
-	ExecStoreMinimalTuple(row, gather->right, false);
-	if (!build->info->ii_NullsNotDistinct && has_null(build, gather->right))
+	ExecStoreMinimalTuple(previous, build->left, false);
+	ExecStoreMinimalTuple(row, build->right, false);
+	if (!build->info->ii_NullsNotDistinct && has_null(build, build->right))
 		return false;
-	return gpusort_rowkey_compare(gather->rows.key, gather->left, gather->right) == 0;
-}
-
-/* Has the row whose words are in keys[1 - turn] the words of the one before? */
-static inline bool
-has_same_words(const GpusortUnique *unique, int words)
-{
-	return unique->previous != NULL && memcmp(unique->keys[0], unique->keys[1], words * sizeof(uint64)) == 0;
+	return gpusort_stream_compare(build->stream, build->left, build->right) == 0;
 }
 
 /*
- * Checks a row, of which as many words are in keys[1 - turn].  Returns true if it is the previous
+ * Checks a row.  previous: the one before, if it may have the same key; else NULL.  Returns true if it is the previous
  * one from now on.  A dead row behind others with its key leaves them there.
  */
 static inline bool
-check(GpusortUnique *unique, const GpusortIndexBuild *build, MinimalTuple row, int words)
+check(GpusortUnique *unique, const GpusortIndexBuild *build, MinimalTuple previous, MinimalTuple row)
 {
 	bool		alive = (row->t_infomask & GPUSORT_INDEX_DEAD) == 0;
 
-	if (!has_same_words(unique, words) || !has_same_key(unique, build, row))
+	if (previous == NULL || !has_same_key(build, previous, row))
 		unique->alive = false;
 	else if (!alive)
 		return false;
 	if (alive && unique->alive)
-		raise_duplicate(build, build->gather.left);
+		raise_duplicate(build, build->left);
 	unique->alive |= alive;
-	unique->turn = 1 - unique->turn;
 	return true;
 }
 
 bool
-gpusort_unique_check(GpusortUnique *unique, const GpusortIndexBuild *build, MinimalTuple row, uint32 number, bool in_thread)
+gpusort_unique_check(GpusortUnique *unique, const GpusortIndexBuild *build, MinimalTuple row, uint64 place, bool same,
+					 bool in_thread)
 {
-	const GpusortGather *gather = &build->gather;
-	int			words = gather->rows.doubt.words;
-
-	memcpy(unique->keys[1 - unique->turn], gpusort_keyset_key(gather->set, number), words * sizeof(uint64));
-	if (in_thread && has_same_words(unique, words))
+	if (in_thread && same)
 		return false;
-	/* the row may be a copy that does not last */
-	if (check(unique, build, row, words))
-		unique->previous = gpusort_rowstore_row(&gather->rows.store, number);
+	/* dead rows that were left out have the words of the previous one, too */
+	if (check(unique, build, same ? gpusort_stream_row(build->stream, unique->place) : NULL, row))
+		unique->place = place;
 	return true;
 }
 
 void
 gpusort_unique_check_merged(GpusortUnique *unique, const GpusortIndexBuild *build, MinimalTuple row)
 {
-	const GpusortGather *gather = &build->gather;
-
-	ExecStoreMinimalTuple(row, gather->left, false);
-	gpusort_rowkey_encode(gather->rows.key, gather->left, unique->keys[1 - unique->turn]);
-	if (check(unique, build, row, gpusort_rowkey_words(gather->rows.key)))
-		unique->previous = memcpy(unique->copies[unique->turn].data, row, row->t_len);
+	if (!check(unique, build, unique->merged, row))
+		return;
+	unique->turn = 1 - unique->turn;
+	unique->merged = memcpy(unique->copies[unique->turn].data, row, row->t_len);
 }
 
 bool

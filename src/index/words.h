@@ -88,18 +88,18 @@ gpusort_word_value(const GpusortIndexWords *words, uint64 word)
 		Int32GetDatum(gpusort_unkey_int4(key));
 }
 
-/* Adds a row that is a word to the sort. */
+/* Adds a row that is a word: the value, with the TID and the flags of row i of the stream's page. */
 static inline void
-gpusort_word_add(GpusortIndexBuild *build, Datum value, bool isnull, BlockNumber block, OffsetNumber offset, uint16 flags)
+gpusort_word_add(GpusortIndexBuild *build, Datum value, bool isnull, int i)
 {
-	GpusortRoom *room = &build->room;
+	const GpusortPage *page = gpusort_stream_page(build->stream);
+	int			room;
+	uint64	   *word = gpusort_stream_reserve(build->stream, &room);
 
 	if (unlikely(build->check != NULL))
-		gpusort_index_check_note(build, &value, &isnull, block, offset, flags);
-	if (unlikely(room->next == room->end))
-		(void) gpusort_gather_room(&build->gather, room);
-	*(uint64 *) room->next = gpusort_word_make(build->words, value, isnull, block, offset, flags);
-	room->next += sizeof(uint64);
+		gpusort_index_check_note(build, &value, &isnull, page->block, page->numbers[i], page->flags[i]);
+	*word = gpusort_word_make(build->words, value, isnull, page->block, page->numbers[i], page->flags[i]);
+	gpusort_stream_commit(build->stream, 1);
 	build->rows++;
 }
 

@@ -27,7 +27,6 @@
 #include "utils/rel.h"
 
 #include "base/arena.h"
-#include "base/large_memory.h"
 #include "base/library.h"
 #include "base/shmem.h"
 #include "compat.h"
@@ -40,10 +39,11 @@
 
 /* Keys of the shared memory's parts */
 #define KEY_SHARED		UINT64CONST(1)
-#define KEY_QUERY		UINT64CONST(2)
+#define KEY_PARTS		UINT64CONST(2)
+#define KEY_QUERY		UINT64CONST(3)
 
-/* A worker's range, and what it has read */
-typedef struct Part
+/* A worker's range, and what it has read beside the rows */
+typedef struct Range
 {
 	BlockNumber begin;
 	BlockNumber end;
@@ -53,19 +53,15 @@ typedef struct Part
 	GpusortIndexNoted noted;
 	BufferUsage buffers;
 	WalUsage	wal;
-	GpusortPart part;
-} Part;
+} Range;
 
 typedef struct Shared
 {
 	char		version[32];	/* of the leader's library */
 	Oid			heap;
 	Oid			index;
-	Size		memory;			/* bytes for each process */
-	GpusortActivitySort sort;	/* for gpusort_activity */
-	GpusortShared all;
-	int			nparts;
-	Part		parts[FLEXIBLE_ARRAY_MEMBER];
+	int			n;
+	Range		ranges[FLEXIBLE_ARRAY_MEMBER];
 } Shared;
 
 /* ---- the decision ---- */
@@ -86,29 +82,25 @@ gpusort_index_plan_workers(const GpusortIndexBuild *build)
 /* ---- a worker ---- */
 
 static void
-read_part(Shared *shared, Part *part, Relation heap, Relation index)
+read_range(GpusortParts *parts, Range *range, Relation heap, Relation index)
 {
 	const char *refusal;
 	GpusortIndexBuild *build = gpusort_index_begin(heap, index, BuildIndexInfo(index), &refusal);
-	GpusortGather *gather = &build->gather;
+	GpusortStreamInput input = {.parts = parts};
 	MemoryContext old;
 
 	if (refusal != NULL)
 		elog(ERROR, "a parallel worker cannot read index \"%s\": %s", RelationGetRelationName(index), refusal);
 	old = MemoryContextSwitchTo(build->estate->es_query_cxt);
-	gpusort_part_begin(&part->part, gather, &shared->all);
-	gpusort_activity_begin(&gather->activity, gather->cxt, 0);
-	gather->activity.sort = shared->sort;
-	gpusort_gather_begin(gather, shared->memory);
+	(void) gpusort_stream_begin(build->stream, &input);
 	gpusort_index_read_begin(build);
-	gpusort_index_read_blocks(build, part->begin, part->end);
+	gpusort_index_read_blocks(build, range->begin, range->end);
 	gpusort_index_read_end(build);
-	part->tuples = build->tuples;
-	part->rows = build->rows;
-	part->broken = build->info->ii_BrokenHotChain;
-	part->noted = build->noted;
-	gpusort_part_publish(&part->part, gather);
-	gpusort_activity_end(&gather->activity);
+	range->tuples = build->tuples;
+	range->rows = build->rows;
+	range->broken = build->info->ii_BrokenHotChain;
+	range->noted = build->noted;
+	gpusort_parts_publish(parts, build->stream);
 	MemoryContextSwitchTo(old);
 	gpusort_index_end(build);
 }
@@ -120,7 +112,7 @@ void
 gpusort_index_worker(dsm_segment *segment, shm_toc *toc)
 {
 	Shared	   *shared = shm_toc_lookup(toc, KEY_SHARED, false);
-	Part	   *part = &shared->parts[ParallelWorkerNumber];
+	Range	   *range = &shared->ranges[ParallelWorkerNumber];
 	Relation	heap;
 	Relation	index;
 
@@ -131,121 +123,102 @@ gpusort_index_worker(dsm_segment *segment, shm_toc *toc)
 	heap = table_open(shared->heap, ShareLock);
 	index = index_open(shared->index, AccessExclusiveLock);
 	InstrStartParallelQuery();
-	read_part(shared, part, heap, index);
-	InstrEndParallelQuery(&part->buffers, &part->wal);
+	read_range(shm_toc_lookup(toc, KEY_PARTS, false), range, heap, index);
+	InstrEndParallelQuery(&range->buffers, &range->wal);
 	index_close(index, AccessExclusiveLock);
 	table_close(heap, ShareLock);
 }
 
 /* ---- the leader ---- */
 
-/* A callback of the shared memory */
-static void
-take_back_files(dsm_segment *segment, Datum arg)
+static Size
+shared_bytes(int workers)
 {
-	Shared	   *shared = (Shared *) DatumGetPointer(arg);
-
-	for (int i = 0; i < shared->nparts; i++)
-		gpusort_part_take_back(&shared->parts[i].part);
+	return offsetof(Shared, ranges) + workers * sizeof(Range);
 }
 
 static Shared *
-init_shared(GpusortIndexBuild *build, ParallelContext *pcxt, Size memory)
+init_shared(GpusortIndexBuild *build, ParallelContext *pcxt)
 {
-	Shared	   *shared = shm_toc_allocate(pcxt->toc, offsetof(Shared, parts) + pcxt->nworkers * sizeof(Part));
+	Shared	   *shared = shm_toc_allocate(pcxt->toc, shared_bytes(pcxt->nworkers));
 	uint64		blocks = RelationGetNumberOfBlocks(build->heap);
 
-	memset(shared, 0, offsetof(Shared, parts) + pcxt->nworkers * sizeof(Part));
+	memset(shared, 0, shared_bytes(pcxt->nworkers));
 	strlcpy(shared->version, GPUSORT_VERSION, sizeof(shared->version));
 	shared->heap = RelationGetRelid(build->heap);
 	shared->index = RelationGetRelid(build->index);
-	shared->memory = memory;
-	shared->sort = build->gather.activity.sort;
-	shared->nparts = pcxt->nworkers;
-	for (int i = 0; i < shared->nparts; i++)
+	shared->n = pcxt->nworkers;
+	for (int i = 0; i < shared->n; i++)
 	{
-		shared->parts[i].begin = blocks * (i + 1) / (shared->nparts + 1);
-		shared->parts[i].end = blocks * (i + 2) / (shared->nparts + 1);
-	}
-	if (pcxt->seg != NULL)
-	{
-		on_dsm_detach(pcxt->seg, take_back_files, PointerGetDatum(shared));
-		for (int i = 0; i < shared->nparts; i++)
-			gpusort_arena_lend(&shared->parts[i].part.file);
-		gpusort_part_share(&shared->all, &build->gather, shared->nparts + 1);
+		shared->ranges[i].begin = blocks * (i + 1) / (shared->n + 1);
+		shared->ranges[i].end = blocks * (i + 2) / (shared->n + 1);
 	}
 	shm_toc_insert(pcxt->toc, KEY_SHARED, shared);
 	return shared;
 }
 
-/* Adds the rows of a worker, or reads its range.  memory: bytes that the worker could use. */
+/* Adds what a worker has read, or reads its range. */
 static void
-end_part(GpusortIndexBuild *build, Part *part, int worker, Size memory)
+end_range(GpusortIndexBuild *build, GpusortParts *parts, const Range *range, int worker)
 {
-	GpusortGather *gather = &build->gather;
-	Size		adopted;
-
 	CHECK_FOR_INTERRUPTS();
-	if (!part->part.done)
+	if (gpusort_parts_adopt(parts, build->stream, worker, NULL) != GPUSORT_PART_DONE)
 	{
-		gpusort_part_take_back(&part->part);
-		gpusort_large_give_back();
-		gather->memory_limit += memory;
-		gpusort_index_read_blocks(build, part->begin, part->end);
+		gpusort_index_read_blocks(build, range->begin, range->end);
 		/* core's leader would have read this range in its only scan */
 		gpusort_count_scans(build->heap, -1);
 		return;
 	}
-	adopted = gpusort_part_adopt(&part->part, gather, worker);
-	/* the leader gets what the worker has not used */
-	if (adopted == 0)
-		gpusort_large_give_back();
-	gather->memory_limit += memory - Min(memory, adopted);
-	build->tuples += part->tuples;
-	build->rows += part->rows;
-	build->info->ii_BrokenHotChain |= part->broken;
-	gpusort_checksum_join(&build->noted.rows, &part->noted.rows);
-	build->noted.dead += part->noted.dead;
+	build->tuples += range->tuples;
+	build->rows += range->rows;
+	build->info->ii_BrokenHotChain |= range->broken;
+	gpusort_checksum_join(&build->noted.rows, &range->noted.rows);
+	build->noted.dead += range->noted.dead;
 	for (int i = 0; i < lengthof(build->noted.dead_bits); i++)
-		build->noted.dead_bits[i] |= part->noted.dead_bits[i];
-	pgstat_progress_update_param(PROGRESS_SCAN_BLOCKS_DONE, part->end);
+		build->noted.dead_bits[i] |= range->noted.dead_bits[i];
+	pgstat_progress_update_param(PROGRESS_SCAN_BLOCKS_DONE, range->end);
 }
 
 static void
-read_with_workers(GpusortIndexBuild *build, int workers, Size memory)
+read_with_workers(GpusortIndexBuild *build, int workers)
 {
 	Size		query_bytes = debug_query_string != NULL ? strlen(debug_query_string) + 1 : 0;
 	ParallelContext *pcxt;
 	Shared	   *shared;
+	GpusortParts *parts;
 
 	EnterParallelMode();
 	pcxt = CreateParallelContext(gpusort_library_name(MAXPGPATH), "gpusort_index_worker", workers);
-	shm_toc_estimate_chunk(&pcxt->estimator, offsetof(Shared, parts) + workers * sizeof(Part));
+	shm_toc_estimate_chunk(&pcxt->estimator, shared_bytes(workers));
+	shm_toc_estimate_chunk(&pcxt->estimator, gpusort_parts_bytes(workers));
 	shm_toc_estimate_chunk(&pcxt->estimator, query_bytes);
-	shm_toc_estimate_keys(&pcxt->estimator, 2);
+	shm_toc_estimate_keys(&pcxt->estimator, 3);
 	InitializeParallelDSM(pcxt);
-	shared = init_shared(build, pcxt, memory);
+	shared = init_shared(build, pcxt);
+	parts = shm_toc_allocate(pcxt->toc, gpusort_parts_bytes(pcxt->nworkers));
+	gpusort_parts_init(parts, pcxt->nworkers, pcxt->seg);
+	gpusort_parts_begin(parts, build->stream, workers);
+	shm_toc_insert(pcxt->toc, KEY_PARTS, parts);
 	if (query_bytes > 0)
 		shm_toc_insert(pcxt->toc, KEY_QUERY,
 					   memcpy(shm_toc_allocate(pcxt->toc, query_bytes), debug_query_string, query_bytes));
 	LaunchParallelWorkers(pcxt);
 	build->workers = pcxt->nworkers_launched;
-	/* without shared memory there are no parts */
-	build->gather.memory_limit += (workers - shared->nparts) * memory;
 
-	gpusort_index_read_blocks(build, 0, shared->nparts > 0 ? shared->parts[0].begin : RelationGetNumberOfBlocks(build->heap));
+	/* without shared memory there are no ranges */
+	gpusort_index_read_blocks(build, 0, shared->n > 0 ? shared->ranges[0].begin : RelationGetNumberOfBlocks(build->heap));
 	WaitForParallelWorkersToFinish(pcxt);
-	for (int i = 0; i < shared->nparts; i++)
-		end_part(build, &shared->parts[i], i, memory);
-	build->gather.shared = NULL;
+	for (int i = 0; i < shared->n; i++)
+		end_range(build, parts, &shared->ranges[i], i);
+	gpusort_parts_end(build->stream);
 	for (int i = 0; i < pcxt->nworkers_launched; i++)
-		InstrAccumParallelQuery(&shared->parts[i].buffers, &shared->parts[i].wal);
+		InstrAccumParallelQuery(&shared->ranges[i].buffers, &shared->ranges[i].wal);
 	DestroyParallelContext(pcxt);
 	ExitParallelMode();
 }
 
 void
-gpusort_index_read(GpusortIndexBuild *build, int workers, Size memory)
+gpusort_index_read(GpusortIndexBuild *build, int workers)
 {
 	gpusort_index_read_begin(build);
 	if (build->info->ii_Concurrent)
@@ -253,6 +226,6 @@ gpusort_index_read(GpusortIndexBuild *build, int workers, Size memory)
 	else if (workers == 0)
 		gpusort_index_read_blocks(build, 0, RelationGetNumberOfBlocks(build->heap));
 	else
-		read_with_workers(build, workers, memory);
+		read_with_workers(build, workers);
 	gpusort_index_read_end(build);
 }

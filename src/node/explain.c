@@ -27,8 +27,6 @@
 #include "utils/ruleutils.h"
 #include "utils/typcache.h"
 
-#include "node/feed.h"
-#include "node/limit.h"
 #include "node/node.h"
 
 /* Appends a column's collation, direction and NULLS option, as core's show_sortorder_options() does. */
@@ -67,23 +65,22 @@ append_order(StringInfo buf, Node *expr, const GpusortSortColumn *column)
 }
 
 static void
-show_sort_key(GpusortNode *node, List *ancestors, ExplainState *es)
+show_sort_key(const Plan *plan, const GpusortSortSpec *spec, List *ancestors, ExplainState *es)
 {
-	Plan	   *plan = node->css.ss.ps.plan;
-	List	   *context = set_deparse_context_plan(es->deparse_cxt, plan, ancestors);
+	List	   *context = set_deparse_context_plan(es->deparse_cxt, unconstify(Plan *, plan), ancestors);
 	bool		prefix = GPUSORT_EXPLAIN_RELATIONS(es) > 1 || es->verbose;
 	List	   *keys = NIL;
 
-	for (int i = 0; i < node->spec.ncolumns; i++)
+	for (int i = 0; i < spec->ncolumns; i++)
 	{
-		TargetEntry *entry = get_tle_by_resno(plan->targetlist, node->spec.attnos[i]);
+		TargetEntry *entry = get_tle_by_resno(plan->targetlist, spec->attnos[i]);
 		StringInfoData key;
 
 		if (entry == NULL)
-			elog(ERROR, "no tlist entry for key %d", node->spec.attnos[i]);
+			elog(ERROR, "no tlist entry for key %d", spec->attnos[i]);
 		initStringInfo(&key);
 		appendStringInfoString(&key, deparse_expression((Node *) entry->expr, context, prefix, true));
-		append_order(&key, (Node *) entry->expr, &node->spec.columns[i]);
+		append_order(&key, (Node *) entry->expr, &spec->columns[i]);
 		keys = lappend(keys, key.data);
 	}
 	ExplainPropertyList("Sort Key", keys, es);
@@ -91,66 +88,68 @@ show_sort_key(GpusortNode *node, List *ancestors, ExplainState *es)
 
 /* total: milliseconds spent in the node and its child */
 static void
-show_milliseconds(const GpusortNodeStats *stats, double total, ExplainState *es)
+show_milliseconds(const GpusortStreamFigures *figures, double total, ExplainState *es)
 {
-	ExplainPropertyFloat("Gather Time", "ms", stats->gather_ms, 3, es);
-	if (stats->copy_in_ms > 0 || stats->copy_out_ms > 0)
+	const GpusortReport *report = &figures->report;
+
+	ExplainPropertyFloat("Gather Time", "ms", report->gather_ms, 3, es);
+	if (report->copy_in_ms > 0 || report->copy_out_ms > 0)
 	{
-		ExplainPropertyFloat("Copy In Time", "ms", stats->copy_in_ms, 3, es);
-		if (stats->arrange_ms > 0)
-			ExplainPropertyFloat("Arrange Time", "ms", stats->arrange_ms, 3, es);
-		ExplainPropertyFloat("Copy Out Time", "ms", stats->copy_out_ms, 3, es);
-		if (stats->wait_ms > 0)
-			ExplainPropertyFloat("Wait Time", "ms", stats->wait_ms, 3, es);
+		ExplainPropertyFloat("Copy In Time", "ms", report->copy_in_ms, 3, es);
+		if (report->arrange_ms > 0)
+			ExplainPropertyFloat("Arrange Time", "ms", report->arrange_ms, 3, es);
+		ExplainPropertyFloat("Copy Out Time", "ms", report->copy_out_ms, 3, es);
+		if (report->wait_ms > 0)
+			ExplainPropertyFloat("Wait Time", "ms", report->wait_ms, 3, es);
 	}
-	ExplainPropertyFloat("Sort Time", "ms", stats->sort_ms, 3, es);
-	ExplainPropertyFloat("Return Time", "ms",
-						 Max(total - stats->gather_ms - stats->sort_ms, 0), 3, es);
-	if (stats->return_threads > 0)
-		ExplainPropertyInteger("Return Threads", NULL, stats->return_threads, es);
+	ExplainPropertyFloat("Sort Time", "ms", report->kernels_ms, 3, es);
+	ExplainPropertyFloat("Return Time", "ms", Max(total - report->gather_ms - report->kernels_ms, 0), 3, es);
+	if (figures->return_threads > 0)
+		ExplainPropertyInteger("Return Threads", NULL, figures->return_threads, es);
 }
 
 void
-gpusort_node_explain(CustomScanState *css, List *ancestors, ExplainState *es)
+gpusort_node_explain(CustomScanState *css, const GpusortSortSpec *spec, const GpusortStream *stream, List *ancestors,
+					 ExplainState *es)
 {
-	GpusortNode *node = (GpusortNode *) css;
-	GpusortNodeStats stats;
+	GpusortStreamFigures figures;
+	const GpusortReport *report = &figures.report;
 
-	show_sort_key(node, ancestors, es);
-	gpusort_sort_stats(&node->gather, &stats);
-	if (!es->analyze || stats.sorts == 0)
+	show_sort_key(css->ss.ps.plan, spec, ancestors, es);
+	gpusort_stream_figures(stream, &figures);
+	if (!es->analyze || figures.sorts == 0)
 		return;
 
-	if (stats.core_reason != NULL)
+	if (figures.core_reason != NULL)
 	{
 		ExplainPropertyText("Engine", "core", es);
-		ExplainPropertyText("Reason", stats.core_reason, es);
+		ExplainPropertyText("Reason", figures.core_reason, es);
 		return;
 	}
-	ExplainPropertyText("Engine", stats.engine ? stats.engine : "none", es);
-	if (stats.algorithm != NULL)
-		ExplainPropertyText("Algorithm", stats.algorithm, es);
-	if (stats.distrust_reason != NULL)
-		ExplainPropertyText("Reason", stats.distrust_reason, es);
-	else if (stats.engine_reason[0] != '\0' && es->verbose)
-		ExplainPropertyText("Reason", stats.engine_reason, es);
-	ExplainPropertyInteger("Key Bits", NULL, stats.key_bits, es);
-	if (gpusort_groups_bounded(&node->gather))
-		ExplainPropertyInteger("Bound per Group", NULL, node->gather.limit.rows, es);
-	else if (node->gather.limit.removed > 0)
-		ExplainPropertyInteger("Bound", NULL, node->gather.limit.rows, es);
-	if (node->gather.limit.removed + node->gather.limit.dropped > 0)
-		ExplainPropertyInteger("Rows Removed by Bound", NULL, node->gather.limit.removed + node->gather.limit.dropped, es);
-	ExplainPropertyInteger("Memory", "kB", (stats.memory + 1023) / 1024, es);
-	if (stats.runs > 0)
+	ExplainPropertyText("Engine", report->engine ? report->engine : "none", es);
+	if (report->algorithm != NULL)
+		ExplainPropertyText("Algorithm", report->algorithm, es);
+	if (figures.distrust_reason != NULL)
+		ExplainPropertyText("Reason", figures.distrust_reason, es);
+	else if (report->reason != NULL && es->verbose)
+		ExplainPropertyText("Reason", report->reason, es);
+	ExplainPropertyInteger("Key Bits", NULL, figures.key_bits, es);
+	if (figures.group_limit >= 0)
+		ExplainPropertyInteger("Bound per Group", NULL, figures.group_limit, es);
+	else if (figures.removed > 0)
+		ExplainPropertyInteger("Bound", NULL, figures.limit, es);
+	if (figures.removed > 0)
+		ExplainPropertyInteger("Rows Removed by Bound", NULL, figures.removed, es);
+	ExplainPropertyInteger("Memory", "kB", (report->memory + 1023) / 1024, es);
+	if (report->runs > 0)
 	{
-		ExplainPropertyInteger("Disk", "kB", (stats.disk + 1023) / 1024, es);
-		ExplainPropertyInteger("Runs", NULL, stats.runs, es);
+		ExplainPropertyInteger("Disk", "kB", (report->disk + 1023) / 1024, es);
+		ExplainPropertyInteger("Runs", NULL, report->runs, es);
 	}
-	/* the instrument has the sum of leader and workers, stats have the leader's times only */
+	/* the instrument has the sum of leader and workers, the figures have the leader's times only */
 	if (es->timing && css->ss.ps.instrument != NULL && GPUSORT_INSTRUMENT_TIMED(css->ss.ps.instrument) &&
 		css->ss.ps.worker_instrument == NULL)
-		show_milliseconds(&stats, GPUSORT_INSTRUMENT_MS(css->ss.ps.instrument), es);
+		show_milliseconds(&figures, GPUSORT_INSTRUMENT_MS(css->ss.ps.instrument), es);
 }
 
 /* number: -1 for the leader */

@@ -1,24 +1,23 @@
 /*-------------------------------------------------------------------------
  *
  * node.h
- *		GpuSort, a custom scan that replaces a Sort.
+ *		The custom scans that sort: GpuSort and GpuSort Feed; and GpuSort Start.
  *
- * plan/plan.c puts this node into a plan that is already finished, so the node's
+ * plan/plan.c puts a GpuSort into a plan that is already finished, in place of a Sort, so the node's
  * parent has been planned for a Sort.  The node therefore behaves as nodeSort.c
  * does: it returns the same columns, and supports rewinding, backward scans, mark and
  * restore.  It returns minimal tuples, or virtual ones where it keeps values instead of
- * tuples.
+ * tuples.  It is a client of the sorted stream (sort/stream.h).
  *
  * Until it returns its first row, the node can hand all rows over to core's tuplesort: if
  * gpusort.enabled was turned off after the plan was made, if EvalPlanQual rechecks a row, or if the
- * result needs random access and exceeds the memory limit.  Where several processes gather the rows
- * (feed.c), it then hands over the sorted rows, because a Gather cannot be stopped halfway.
+ * result needs random access and exceeds the memory limit.  Where several processes gather the rows,
+ * it then hands over the sorted rows, because a Gather cannot be stopped halfway:
  *
- * spec.c unpacks the plan, exec.c does one sort after the other.  gather.c reads the child; values.c and
- * rows.c say how rows are kept.  limit.c and bound.c remove rows that a LIMIT does not fetch.  sort.c sorts a
- * key set, or writes it to temporary files; ties.c and verify.c complete its order.  result.c returns rows,
- * and explain.c shows the statistics.  sorter.c sorts rows that are put instead of read, for aggregates.  check.c checks
- * results (gpusort.verify).
+ *		GpuSort
+ *		  ->  Gather
+ *				->  GpuSort Feed
+ *					  ->  a partial plan
  *
  *-------------------------------------------------------------------------
  */
@@ -27,25 +26,50 @@
 
 #include "nodes/extensible.h"
 
-#include "node/result.h"
+#include "sort/stream.h"
 
-typedef struct GpusortNode
-{
-	CustomScanState css;
-	GpusortSortSpec spec;
-	GpusortGather gather;
-	GpusortResult result;
-	struct GpusortFeed *feed;	/* below the Gather that is the child: the processes of
-								 * the parallel query gather the rows; NULL: the node
-								 * does it */
-	GpusortNodeStats stats;
-	GpusortReport report;		/* of one sort, for base/stat.h: its times are complete when it ends */
-} GpusortNode;
-
-extern const CustomScanMethods gpusort_node_methods;
+extern const CustomScanMethods gpusort_node_methods;	/* exec.c */
+extern const CustomScanMethods gpusort_feed_methods;	/* feed.c */
 extern const CustomScanMethods gpusort_start_methods;	/* start.c */
 
-/* The ExplainCustomScan callback.  Only reads the node.  In explain.c. */
-extern void gpusort_node_explain(CustomScanState *css, List *ancestors, ExplainState *es);
+/* ---- unpack.c ---- */
+
+/*
+ * Unpacks the plan of a GpuSort or a GpuSort Feed, whose child has been initialized, and
+ * prepares the node's slot.
+ */
+extern void gpusort_node_unpack(GpusortSortSpec *spec, CustomScanState *css, bool random_access);
+
+/* Returns the rows that the parent fetches at most, of each group if there are any, as the LIMIT is now; -1: all. */
+extern int64 gpusort_node_limit(const GpusortSortSpec *spec, ExprContext *context);
+
+/* ---- feed.c ---- */
+
+typedef struct GpusortFeed GpusortFeed;
+
+/* If a plan node's state is a Gather above a feed, returns the feed, else NULL. */
+extern GpusortFeed *gpusort_feed_below(PlanState *state);
+
+/*
+ * Says to which sort, which has begun, the feed's part in this process will add rows, before the Gather is
+ * executed.  If core sorts, the feed returns all rows instead.
+ */
+extern void gpusort_feed_use(GpusortFeed *feed, GpusortStream *stream, bool pass);
+
+/*
+ * Executes the Gather to its end and adds the rows of all processes to the sort.  Returns the number
+ * of workers.
+ */
+extern int	gpusort_feed_gather(GpusortFeed *feed, PlanState *gather);
+
+/* ---- explain.c ---- */
+
+/* Shows the sort of a GpuSort.  Only reads. */
+extern void gpusort_node_explain(CustomScanState *css, const GpusortSortSpec *spec, const GpusortStream *stream, List *ancestors,
+								 ExplainState *es);
+
+/* Shows workers from number 0 on, and in front of them the leader, which is participants[nworkers]. */
+extern void gpusort_participant_explain(const GpusortParticipant *participants, int nworkers,
+										ExplainState *es);
 
 #endif							/* GPUSORT_NODE_NODE_H */

@@ -25,7 +25,6 @@
 
 #include "base/arena.h"
 #include "guc.h"
-#include "node/feed.h"
 #include "node/node.h"
 #include "plan/plan.h"
 

@@ -35,7 +35,6 @@
 #include "base/stat.h"
 #include "compat.h"
 #include "guc.h"
-#include "node/feed.h"
 #include "node/node.h"
 #include "plan/plan.h"
 

@@ -13,7 +13,7 @@
 #include "nodes/plannodes.h"
 
 #include "key/rowkey.h"
-#include "node/spec.h"
+#include "sort/stream.h"
 
 /* Registers GpuSort and sets the planner hooks.  _PG_init calls it once. */
 extern void gpusort_plan_init(void);

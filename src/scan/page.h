@@ -41,6 +41,8 @@ typedef struct GpusortPage
 	HeapTupleHeader rows[MaxHeapTuplesPerPage]; /* in the page */
 	uint16		bytes[MaxHeapTuplesPerPage];	/* lengths of the rows */
 	OffsetNumber numbers[MaxHeapTuplesPerPage]; /* of their line pointers */
+	BlockNumber block;			/* the page's number and flags of the rows, if a client notes them */
+	uint16		flags[MaxHeapTuplesPerPage];
 	Buffer		buffer;			/* the page, which the scan has pinned */
 
 	/* the scan that they come from; NULL: there was none */

@@ -126,26 +126,37 @@ select_bound(GpusortStream *stream, uint32 *order, uint64 rows)
 		select_row(stream, order + begin, end - begin, last - begin);
 }
 
-bool
-gpusort_bound_equals_row(GpusortStream *stream, const GpusortSorted *sorted, uint64 i)
+/* Does element i of the block equal the bound? */
+static bool
+equals_bound(GpusortStream *stream, const GpusortSorted *sorted, uint64 i)
 {
 	const uint32 *order = sorted->block;
 
+	if (stream->rows.key == NULL)
+		return gpusort_values_word(stream, sorted->block, i) == stream->limit.words[0];
 	if (!has_bound_words(stream, order[i]))
 		return false;
 	gpusort_rowstore_put(&stream->rows.store, order[i], stream->left);
 	return !gpusort_bound_is_behind(stream, stream->left);
 }
 
-void
-gpusort_bound_set_row(GpusortStream *stream, const GpusortSorted *sorted)
+/* Makes the N-th row of the key set, which is sorted by words into one block, the bound of the LIMIT. */
+static void
+set_bound(GpusortStream *stream, const GpusortSorted *sorted)
 {
 	GpusortLimit *limit = &stream->limit;
 	const GpusortDoubt *doubt = &stream->rows.doubt;
 	uint32	   *order = (uint32 *) sorted->block;
 	uint64		last = limit->rows - 1;
-	MemoryContext old = MemoryContextSwitchTo(stream->cxt);
+	MemoryContext old;
 
+	limit->known = true;
+	if (stream->rows.key == NULL)
+	{
+		limit->words[0] = gpusort_values_word(stream, sorted->block, last);
+		return;
+	}
+	old = MemoryContextSwitchTo(stream->cxt);
 	stream->rows.doubt = gpusort_rowkey_doubt(stream->rows.key);
 	limit->nwords = doubt->deciding;
 	memcpy(limit->words, gpusort_keyset_key(stream->set, order[last]), limit->nwords * sizeof(uint64));
@@ -163,9 +174,8 @@ gpusort_bound_select(GpusortStream *stream, const GpusortSorted *sorted)
 	uint64		rows = gpusort_keyset_rows(stream->set);
 	uint64		kept = stream->limit.rows;
 
-	stream->form->set_bound(stream, sorted);
-	stream->limit.known = true;
-	for (; stream->spec.limit_ties && kept < rows && stream->form->equals_bound(stream, sorted, kept); kept++)
+	set_bound(stream, sorted);
+	for (; stream->spec.limit_ties && kept < rows && equals_bound(stream, sorted, kept); kept++)
 		CHECK_FOR_INTERRUPTS();
 	if (stream->check.on && kept > 0)
 		gpusort_check_set_bound(stream, stream->form->element(stream, sorted, stream->limit.rows - 1));

@@ -14,13 +14,13 @@
 #include "sort/sort_state.h"
 
 void
-gpusort_check_begin(GpusortStream *stream, bool on, GpusortStatKind kind, const char *name, PlanState *node)
+gpusort_check_begin(GpusortStream *stream, const GpusortStreamInput *input)
 {
-	const GpusortSortSpec *spec = stream->spec;
+	const GpusortSortSpec *spec = &stream->spec;
 	GpusortCheck *check = &stream->check;
 
-	check->on = on;
-	if (!on)
+	check->on = input->verified;
+	if (!check->on)
 		return;
 	if (check->order.keys == NULL)
 	{
@@ -34,7 +34,7 @@ gpusort_check_begin(GpusortStream *stream, bool on, GpusortStatKind kind, const 
 		gpusort_check_row_init(&check->marked.last, &check->order);
 		MemoryContextSwitchTo(old);
 	}
-	check->subject = (GpusortCheckSubject) {.kind = kind, .name = name, .node = node};
+	check->subject = (GpusortCheckSubject) {.kind = input->kind, .name = input->name, .node = input->node};
 	check->in = check->dropped = check->tail = (GpusortChecksum) {0};
 	check->has_tail = check->bounded = false;
 	check->bound.known = false;
@@ -49,10 +49,10 @@ subject_of(GpusortStream *stream)
 {
 	GpusortCheckSubject *subject = &stream->check.subject;
 
-	if (stream->stats.core_reason != NULL)
+	if (stream->core_reason != NULL)
 		subject->engine = "core";
 	else
-		subject->engine = stream->sorted ? gpusort_keyset_engine(stream->set) : stream->stats.engine;
+		subject->engine = stream->unreported ? gpusort_keyset_engine(stream->set) : stream->sort.engine;
 	return subject;
 }
 

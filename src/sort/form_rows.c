@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * rows.c
+ * form_rows.c
  *		The sort of rows: a key for each row, and the row in a store.
  *
  * A row's key is encoded directly into the memory that the engine sorts, and the
@@ -32,6 +32,9 @@
 /* Bytes of a row, at most, that are prefetched: a parent may read a part of it only. */
 #define MOST_ROW_BYTES	128
 
+/* Look-ahead of the prefetches of keys, in rows */
+#define KEY_AHEAD		16
+
 /*
  * A device puts rows in order if there are at least so many of them, of so many bytes at most, in the mean: for fewer
  * rows the windows would be small, and wider ones take longer to copy than a miss of the cache.
@@ -39,26 +42,16 @@
 #define TRAVEL_ROWS			262144
 #define TRAVEL_ROW_BYTES	400
 
-static const char *
-plan(GpusortStream *stream)
-{
-	MemoryContext old = MemoryContextSwitchTo(stream->cxt);
-
-	stream->rows.plan = gpusort_rowkey_plan(stream->spec.columns, stream->spec.ncolumns);
-	MemoryContextSwitchTo(old);
-	return stream->rows.plan.refusal;
-}
-
 /* Begins the key set, when the words of the keys are chosen. */
 static void
 begin_set(GpusortStream *stream)
 {
-	stream->stats.key_bits = gpusort_rowkey_bits(stream->rows.key);
+	stream->key_bits = gpusort_rowkey_bits(stream->rows.key);
 	stream->set_spec.key_type = "row";
 	stream->set_spec.key_bytes = sizeof(uint64);
 	stream->set_spec.words = gpusort_rowkey_words(stream->rows.key);
 	stream->set_spec.rows = true;
-	gpusort_gather_begin_set(stream);
+	gpusort_set_begin(stream);
 }
 
 static void
@@ -90,7 +83,7 @@ static void
 meet_scan(GpusortStream *stream)
 {
 	static const AttrNumber first = 1;
-	const GpusortSortSpec *spec = stream->spec;
+	const GpusortSortSpec *spec = &stream->spec;
 	const GpusortPage *page = &stream->page;
 	const AttrNumber *attnos = spec->bare && page->attnos == NULL ? &first : page->attnos;
 	GpusortRows *rows = &stream->rows;
@@ -115,11 +108,43 @@ locate(GpusortStream *stream)
 
 	if (stream->rows.scan != page->scan)
 		meet_scan(stream);
-	return stream->rows.natts > 0 && gpusort_page_locate(page, stream->rows.natts) && page->places.known;
+	/* a build, which has no scan, puts only tuples that have all columns */
+	return stream->rows.natts > 0 && gpusort_page_locate(page, stream->rows.natts) && (page->places.known || page->scan == NULL);
+}
+
+/* Returns row i of the page in a slot. */
+static TupleTableSlot *
+slot_of(GpusortStream *stream, int i)
+{
+	GpusortPage *page = &stream->page;
+	TupleTableSlot *slot = stream->keys;
+
+	if (page->slot != NULL || page->scan != NULL)
+		return gpusort_page_slot(page, i);
+	/* of a build, whose pages come from no scan */
+	for (int column = 0; column < slot->tts_tupleDescriptor->natts; column++)
+		(void) gpusort_page_fetch(page, i, column + 1, &slot->tts_values[column], &slot->tts_isnull[column]);
+	return slot;
+}
+
+/* For tagged rows: the last n of the store are those of the page from number i on, and get their TIDs and flags. */
+static void
+tag_rows(GpusortStream *stream, int i, int n)
+{
+	const GpusortRowStore *store = &stream->rows.store;
+	const GpusortPage *page = &stream->page;
+
+	for (uint64 row = store->rows - n; row < store->rows; row++, i++)
+	{
+		MinimalTuple tuple = gpusort_rowstore_row(store, row);
+
+		ItemPointerSet(gpusort_row_tid(tuple), page->block, page->numbers[i]);
+		tuple->t_infomask |= page->flags[i];
+	}
 }
 
 /*
- * Copies rows of the table's page to the store: n of them, from number i on.  located: locate() is true.  Returns how many it has
+ * Copies rows of the page to the store: n of them, from number i on.  located: locate() is true.  Returns how many it has
  * copied: all, unless the arena has no memory, or store->over is true after the first.
  */
 static int
@@ -131,30 +156,35 @@ append_rows(GpusortStream *stream, bool located, int i, int n)
 
 	while (done < n)
 	{
-		if (page->attnos == NULL && !stream->spec.bare)
+		if (page->slot != NULL)
+			 /* it is the only row */ ;
+		else if (page->attnos == NULL && !stream->spec.bare)
 			done += gpusort_rowstore_append_tuples(store, page->rows + i + done, page->bytes + i + done, n - done);
 		else if (located)
 			done += gpusort_rowstore_append_columns(store, &stream->rows.columns, &page->places, page->constants, page->rows,
 													 i + done, n - done);
 		if (done == n || (done > 0 && store->over))
 			break;
-		if (!gpusort_rowstore_append(store, gpusort_page_slot(page, i + done)))
+		if (!gpusort_rowstore_append(store, slot_of(stream, i + done)))
 			break;
 		done++;
 	}
+	if (stream->spec.tagged)
+		tag_rows(stream, i, done);
 	return done;
 }
 
-bool
-gpusort_rows_sampled(const GpusortStream *stream)
+/* Are the rows in the store enough for a sample? */
+static bool
+is_sampled(const GpusortStream *stream)
 {
 	const GpusortRowStore *store = &stream->rows.store;
 
 	return store->rows >= SAMPLE_ROWS || store->bytes >= stream->memory_limit / SAMPLE_PART;
 }
 
-void
-gpusort_rows_settle(GpusortStream *stream, bool more)
+static void
+settle(GpusortStream *stream, bool more)
 {
 	GpusortRowStore *store = &stream->rows.store;
 	MemoryContext old = MemoryContextSwitchTo(stream->cxt);
@@ -175,8 +205,8 @@ gpusort_rows_settle(GpusortStream *stream, bool more)
 		{
 			/* the arena has no memory for keys of rows that it has */
 			stream->arena = store->arena = NULL;
-			gpusort_gather_end_set(stream);
-			gpusort_gather_begin_set(stream);
+			gpusort_set_end(stream);
+			gpusort_set_begin(stream);
 			done = 0;
 			continue;
 		}
@@ -212,12 +242,13 @@ key_columns(GpusortStream *stream, int i)
 	return keys;
 }
 
-bool
-gpusort_rows_room(GpusortStream *stream, GpusortRoom *room)
+/* Makes room for at least one more row: gpusort_gather_room() for its key, and for the row. */
+static bool
+make_room(GpusortStream *stream)
 {
-	if (!gpusort_gather_room(stream, room))
+	if (!gpusort_gather_room(stream))
 		return false;
-	gpusort_rowstore_limit(&stream->rows.store, room->rest);
+	gpusort_rowstore_limit(&stream->rows.store, stream->room.rest);
 	return true;
 }
 
@@ -238,16 +269,17 @@ removes(GpusortStream *stream, const uint64 *words, TupleTableSlot *keys, int i)
  * to core, as all others: see gpusort_gather_room().  located: as for append_rows()
  */
 static pg_attribute_always_inline bool
-take_row(GpusortStream *stream, GpusortRoom *room, bool located, int i)
+take_row(GpusortStream *stream, bool located, int i)
 {
 	const GpusortLimit *limit = &stream->limit;
+	GpusortRoom *room = &stream->room;
 
 	for (;;)
 	{
 		TupleTableSlot *keys;
 		bool		behind;
 
-		if (unlikely(room->next == room->end || stream->rows.store.over) && !gpusort_rows_room(stream, room))
+		if (unlikely(room->next == room->end || stream->rows.store.over) && !make_room(stream))
 			return false;
 		keys = key_columns(stream, i);
 		/* a bound without words needs no key */
@@ -262,11 +294,10 @@ take_row(GpusortStream *stream, GpusortRoom *room, bool located, int i)
 			return true;
 		}
 		/* a bare row is the key column */
-		if (likely(stream->spec.bare || stream->page.slot != NULL ?
-				   gpusort_rowstore_append(&stream->rows.store, stream->spec.bare ? keys : stream->page.slot) :
+		if (likely(stream->spec.bare ? gpusort_rowstore_append(&stream->rows.store, keys) :
 				   append_rows(stream, located, i, 1) == 1))
 			break;
-		gpusort_gather_empty_arena(stream, room);
+		gpusort_gather_empty_arena(stream);
 	}
 	room->next += room->width;
 	return true;
@@ -277,8 +308,9 @@ take_row(GpusortStream *stream, GpusortRoom *room, bool located, int i)
  * group.  Their keys have been made, n of them from room->next on.  Returns how many it has taken or removed.
  */
 static int
-take_or_remove(GpusortStream *stream, GpusortRoom *room, int i, int n)
+take_or_remove(GpusortStream *stream, int i, int n)
 {
+	GpusortRoom *room = &stream->room;
 	const char *keys = room->next;
 	bool		behind[MaxHeapTuplesPerPage] = {false};
 
@@ -307,13 +339,14 @@ take_or_remove(GpusortStream *stream, GpusortRoom *room, int i, int n)
 
 /* Takes the rows of a table's page: keys column by column where that is possible, and then the rows. */
 static bool
-take_page(GpusortStream *stream, GpusortRoom *room)
+take_page(GpusortStream *stream)
 {
 	GpusortPage *page = &stream->page;
+	GpusortRoom *room = &stream->room;
 	const GpusortLimit *limit = &stream->limit;
 	bool		located = locate(stream);
 	size_t		width = gpusort_spec_width(&stream->set_spec);
-	int			i = 0;
+	int			i = page->next;
 
 	while (i < page->count)
 	{
@@ -324,7 +357,7 @@ take_page(GpusortStream *stream, GpusortRoom *room)
 			gpusort_rowkey_encode_rows(stream->rows.key, &page->places, page->attnos, page->constants, page->rows, i, n,
 									   (uint64 *) room->next);
 			if (limit->known || limit->table != NULL)
-				i += take_or_remove(stream, room, i, n);
+				i += take_or_remove(stream, i, n);
 			else
 			{
 				n = append_rows(stream, true, i, n);
@@ -334,7 +367,7 @@ take_page(GpusortStream *stream, GpusortRoom *room)
 			if (i == page->count)
 				break;
 		}
-		if (!take_row(stream, room, located, i))
+		if (!take_row(stream, located, i))
 		{
 			page->next = i;
 			return false;
@@ -346,56 +379,31 @@ take_page(GpusortStream *stream, GpusortRoom *room)
 
 /* Adds the rows of the page to the sample, by which the words of the keys are chosen when it is large enough. */
 static void
-take_sample(GpusortStream *stream, GpusortRoom *room)
+take_sample(GpusortStream *stream)
 {
 	GpusortPage *page = &stream->page;
 	bool		located = page->slot == NULL && locate(stream);
-	int			rows = page->slot == NULL ? page->count : 1;
 
 	gpusort_rowstore_limit(&stream->rows.store, SIZE_MAX);
-	for (int i = 0; i < rows;)
+	for (int i = page->next; i < page->count;)
 	{
-		if (page->slot == NULL)
-			i += append_rows(stream, located, i, rows - i);
-		else if (gpusort_rowstore_append(&stream->rows.store, page->slot))
-			i++;
-		if (i < rows)
-			gpusort_gather_empty_arena(stream, room);
+		i += append_rows(stream, located, i, page->count - i);
+		if (i < page->count)
+			gpusort_gather_empty_arena(stream);
 	}
-	if (gpusort_rows_sampled(stream))
-		gpusort_rows_settle(stream, true);
+	if (is_sampled(stream))
+		settle(stream, true);
 }
 
 static bool
-take_rows(GpusortStream *stream, GpusortRoom *room)
+take_rows(GpusortStream *stream)
 {
-	if (unlikely(stream->set == NULL))
+	if (unlikely(stream->state == GPUSORT_STREAM_SAMPLING))
 	{
-		take_sample(stream, room);
+		take_sample(stream);
 		return true;
 	}
-	return stream->page.slot != NULL ? take_row(stream, room, false, 0) : take_page(stream, room);
-}
-
-static Tuplesortstate *
-begin_core(const GpusortSortSpec *spec, int options)
-{
-	return tuplesort_begin_heap(spec->desc, spec->ncolumns, spec->attnos, spec->operators, spec->collations,
-								spec->nulls_first, work_mem, NULL, options);
-}
-
-static bool
-publish(GpusortStream *stream, GpusortPublished *published)
-{
-	published->doubt = gpusort_rowkey_doubt(stream->rows.key);
-	return gpusort_rowstore_publish(&stream->rows.store, &published->store);
-}
-
-static void
-adopt(GpusortStream *stream, const GpusortArena *arena, const GpusortPublished *published)
-{
-	gpusort_rowstore_adopt(&stream->rows.store, arena, published->store);
-	gpusort_rowkey_add_doubt(stream->rows.key, &published->doubt);
+	return stream->page.slot != NULL ? take_row(stream, false, stream->page.next) : take_page(stream);
 }
 
 static void
@@ -414,14 +422,14 @@ sort(GpusortStream *stream, bool travels, bool trims, GpusortSorted *sorted)
 	instr_time	now;
 
 	/* the sort compares all words */
-	if (undecided && doubt.words == stream->set_spec.words)
+	if ((undecided || stream->spec.unique) && doubt.words == stream->set_spec.words)
 		ties = gpusort_memory_alloc(stream->set_cxt, Max(rows, 1));
 	/* rows that are in no arena would have to be copied */
 	if (travels && rows >= TRAVEL_ROWS && gpusort_gather_row_bytes(stream) <= TRAVEL_ROW_BYTES &&
 		(stream->rows.store.arena != NULL || stream->adopted_bytes > 0) &&
 		gpusort_keyset_may_travel(&stream->set_spec, rows))
 		spans = gpusort_rowstore_spans(&stream->rows.store, &nspans);
-	gpusort_sort_words(stream, ties, spans, nspans, sorted);
+	gpusort_set_sort_words(stream, ties, spans, nspans, sorted);
 	if (spans != NULL)
 		pfree(spans);
 	if (sorted->count > 0)
@@ -431,6 +439,8 @@ sort(GpusortStream *stream, bool travels, bool trims, GpusortSorted *sorted)
 		GPUSORT_FAULT_BREAK(ROW, first, gpusort_row_bytes(first, stream->spec.bare), &(uint64) {1});
 	}
 	sorted->row_bytes = Min(gpusort_gather_row_bytes(stream), MOST_ROW_BYTES);
+	if (stream->spec.unique && !proposed)
+		sorted->same = ties;
 	if (!undecided && !proposed)
 		return;
 	if (sorted->travels)
@@ -453,15 +463,9 @@ sort(GpusortStream *stream, bool travels, bool trims, GpusortSorted *sorted)
 		gpusort_verify_order(stream, (uint32 *) sorted->block, sorted->count);
 	INSTR_TIME_SET_CURRENT(now);
 	INSTR_TIME_SUBTRACT(now, begun);
-	stream->stats.sort_ms += INSTR_TIME_GET_MILLISEC(now);
-	if (ties != NULL)
+	stream->sort.kernels_ms += INSTR_TIME_GET_MILLISEC(now);
+	if (ties != NULL && sorted->same == NULL)
 		pfree(ties);
-}
-
-static const void *
-key_at(GpusortStream *stream, const GpusortSorted *sorted, uint64 i)
-{
-	return gpusort_keyset_key(stream->set, ((const uint32 *) sorted->block)[i]);
 }
 
 static TupleTableSlot *
@@ -470,29 +474,49 @@ element(GpusortStream *stream, const GpusortSorted *sorted, uint64 i)
 	return stored_row(stream, ((const uint32 *) sorted->block)[i]);
 }
 
-static void
-end_spill(GpusortStream *stream)
+/* Marks elements of the block whose words are those of the element before. */
+static uint8 *
+mark_same(const GpusortStream *stream)
 {
-	if (stream->rows.doubt.undecided != 0 || stream->rows.doubt.proposed >= 0)
-		gpusort_spill_set_lossy(stream->spill);
-	gpusort_rowkey_reset(stream->rows.key);
-	/* the store keeps its memory for the next rows */
-	gpusort_rowstore_reset(&stream->rows.store);
+	const GpusortSorted *sorted = &stream->sorted;
+	const uint32 *order = sorted->block;
+	size_t		bytes = stream->rows.doubt.words * sizeof(uint64);
+	uint8	   *same = gpusort_memory_alloc(stream->set_cxt, Max(sorted->count, 1));
+
+	same[0] = 0;
+	for (uint64 i = 1; i < sorted->count; i++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (i + KEY_AHEAD < sorted->count)
+			__builtin_prefetch(gpusort_keyset_key(stream->set, order[i + KEY_AHEAD]));
+		same[i] = memcmp(gpusort_keyset_key(stream->set, order[i - 1]), gpusort_keyset_key(stream->set, order[i]), bytes) == 0;
+	}
+	return same;
 }
 
+const GpusortForm gpusort_rows = {
+	.max_rows = MAX_ROWS,
+	.begin = begin,
+	.take = take_rows,
+	.settle = settle,
+	.row = stored_row,
+	.sort = sort,
+	.element = element,
+	.keep = gpusort_limit_keep_rows,
+};
+
 /*
- * Returns a row of the store or of the merge.  For a tuple, does what ExecStoreMinimalTuple()
- * does, inlined: the slot's fields that are not set here do not change.
+ * For a tuple, does what ExecStoreMinimalTuple() does, inlined: the slot's fields that are not set here do not change.
  */
-static inline TupleTableSlot *
-return_row(GpusortResult *result, void *stored)
+TupleTableSlot *
+gpusort_rows_return(GpusortStream *stream, void *stored)
 {
-	TupleTableSlot *slot = result->slot;
+	TupleTableSlot *slot = stream->slot;
 	MinimalTupleTableSlot *minimal = (MinimalTupleTableSlot *) slot;
 	MinimalTuple tuple = stored;
 
-	if (result->stream->rows.store.bare)
-		return gpusort_result_value(result, PointerGetDatum(stored), gpusort_row_is_null(stored));
+	if (stream->rows.store.bare)
+		return gpusort_result_value(stream, PointerGetDatum(stored), gpusort_row_is_null(stored));
 	/* the parent has materialized the last row */
 	if (unlikely(TTS_SHOULDFREE(slot)))
 		ExecClearTuple(slot);
@@ -505,65 +529,66 @@ return_row(GpusortResult *result, void *stored)
 	return slot;
 }
 
-static TupleTableSlot *
-at(GpusortResult *result, uint64 i)
+/* ---- the rows of an index ---- */
+
+bool
+gpusort_stream_meet_table(GpusortStream *stream, TupleDesc desc, AttrNumber *attnos)
 {
-	return return_row(result, gpusort_drain_row(&result->drain, i));
+	GpusortPage *page = &stream->page;
+
+	page->attnos = attnos;
+	gpusort_places_begin(&page->places, desc, MemoryContextGetParent(stream->cxt));
+	meet_scan(stream);
+	return stream->rows.natts > 0 && gpusort_places_cover(&page->places, stream->rows.natts);
 }
 
-static TupleTableSlot *
-merged(GpusortResult *result)
+GpusortPage *
+gpusort_stream_page(GpusortStream *stream)
 {
-	uint64		none;
-	void	   *stored;
-	uint64		n = 1;
-
-	if (!gpusort_spill_next(result->stream->spill, &none, &stored))
-	{
-		if (!gpusort_groups_wants_distinct(result->stream))
-			elog(ERROR, "the merge of spilled rows has ended too early");
-		/* until now the number of rows that were written */
-		result->rows = --result->position;
-		result->at_end = true;
-		return ExecClearTuple(result->slot);
-	}
-	GPUSORT_FAULT_BREAK(MERGED, stored, gpusort_row_bytes(stored, result->stream->rows.store.bare), &n);
-	return n == 0 ? gpusort_result_step(result, true) : return_row(result, stored);
+	return &stream->page;
 }
 
-static void
-get_core(GpusortResult *result, bool forward)
+int
+gpusort_stream_fit(const GpusortStream *stream, int i)
 {
-	TupleTableSlot *slot = result->slot;
+	const GpusortPage *page = &stream->page;
 
-	if (tuplesort_gettupleslot(result->core, forward, false, result->core_slot, NULL) && result->core_slot != slot)
-	{
-		slot->tts_values[0] = slot_getattr(result->core_slot, 1, &slot->tts_isnull[0]);
-		ExecStoreVirtualTuple(slot);
-	}
+	return gpusort_columns_fit(&stream->rows.columns, &page->places, page->rows, i, page->count - i);
 }
 
-const GpusortForm gpusort_rows = {
-	.max_rows = MAX_ROWS,
-	.plan = plan,
-	.begin = begin,
-	.take = take_rows,
-	.settle = gpusort_rows_settle,
-	.row = stored_row,
-	.begin_core = begin_core,
-	.put_core = tuplesort_puttupleslot,
-	.get_core = get_core,
-	.publish = publish,
-	.adopt = adopt,
-	.sort = sort,
-	.key_at = key_at,
-	.element = element,
-	.set_bound = gpusort_bound_set_row,
-	.equals_bound = gpusort_bound_equals_row,
-	.keep = gpusort_limit_keep_rows,
-	.begin_spill = gpusort_spill_begin_rows,
-	.spill = gpusort_spill_write_rows,
-	.end_spill = end_spill,
-	.at = at,
-	.merged = merged,
-};
+void
+gpusort_stream_put_page(GpusortStream *stream, int begin, int end)
+{
+	GpusortPage *page = &stream->page;
+	int			count = page->count;
+
+	page->next = begin;
+	page->count = end;
+	gpusort_gather_take(stream);
+	page->count = count;
+}
+
+const GpusortSorted *
+gpusort_stream_sorted(GpusortStream *stream)
+{
+	if (stream->state != GPUSORT_STREAM_SORTED)
+		return NULL;
+	if (stream->spec.unique && stream->spec.value_type == NULL && stream->sorted.same == NULL)
+		stream->sorted.same = mark_same(stream);
+	return &stream->sorted;
+}
+
+MinimalTuple
+gpusort_stream_row(const GpusortStream *stream, uint64 i)
+{
+	const uint32 *order = stream->sorted.block;
+
+	gpusort_sort_look_ahead(&stream->sorted, &stream->rows.store, i);
+	return gpusort_rowstore_row(&stream->rows.store, order[i]);
+}
+
+int
+gpusort_stream_compare(const GpusortStream *stream, TupleTableSlot *a, TupleTableSlot *b)
+{
+	return gpusort_rowkey_compare(stream->rows.key, a, b);
+}

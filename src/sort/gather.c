@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * gather.c
- *		Begins to gather rows, keeps to the limits of memory, and leaves rows to core.
+ *		Takes rows, keeps to the limits of memory, and leaves rows to core.
  *
  *-------------------------------------------------------------------------
  */
@@ -12,7 +12,9 @@
 #include "miscadmin.h"
 #include "utils/memutils.h"
 
+#include "base/large_memory.h"
 #include "base/memory.h"
+#include "compat.h"
 #include "guc.h"
 #include "sort/sort_state.h"
 
@@ -25,51 +27,44 @@
 /* More memory than is needed must be possible, by this part: sizes of buffers are rounded up. */
 #define POSSIBLE_PART	8
 
-void
-gpusort_gather_init(GpusortStream *stream, const GpusortSortSpec *spec, GpusortNodeStats *stats,
-					EState *estate)
-{
-	const TupleTableSlotOps *slots = gpusort_spec_slots(spec);
-
-	stream->spec = spec;
-	stream->form = spec->form;
-	stream->stats = stats;
-	stream->keys = ExecStoreAllNullTuple(gpusort_alloc_slot(&estate->es_tupleTable, spec->desc, &TTSOpsVirtual));
-	stream->left = gpusort_alloc_slot(&estate->es_tupleTable, spec->desc, slots);
-	stream->right = gpusort_alloc_slot(&estate->es_tupleTable, spec->desc, slots);
-	stream->limit.slot = gpusort_alloc_slot(&estate->es_tupleTable, spec->desc, slots);
-	stream->cxt = AllocSetContextCreate(estate->es_query_cxt, "GpuSort", ALLOCSET_DEFAULT_SIZES);
-}
-
-void
-gpusort_gather_begin(GpusortStream *stream, Size memory)
-{
-	stream->memory_limit = memory;
-	stream->set_cxt = AllocSetContextCreate(stream->cxt, "GpuSort key set", ALLOCSET_DEFAULT_SIZES);
-	stream->store_cxt = AllocSetContextCreate(stream->cxt, "GpuSort rows", ALLOCSET_DEFAULT_SIZES);
-	stream->adopted_bytes = 0;
-	/* quiet, because EXPLAIN shows the engine and the reason */
-	stream->set_spec = (GpusortKeySetSpec) {.words = 1, .quiet = true};
-	stream->form->begin(stream);
-}
+/* ---- core's tuplesort ---- */
 
 void
 gpusort_core_begin(GpusortStream *stream, const char *reason)
 {
+	const GpusortSortSpec *spec = &stream->spec;
 	int			options = TUPLESORT_NONE;
-	bool		bounded = stream->limit.rows >= 0 && stream->spec.limit_of_core && !stream->spec.limit_ties;
+	bool		bounded = stream->limit.rows >= 0 && spec->limit_of_core && !spec->limit_ties;
 	MemoryContext old = MemoryContextSwitchTo(stream->cxt);
 
-	stream->stats.core_reason = reason;
-	if (stream->spec.random_access)
+	stream->core_reason = reason;
+	if (spec->random_access)
 		options |= TUPLESORT_RANDOMACCESS;
 	if (bounded)
 		options |= TUPLESORT_ALLOWBOUNDED;
-	stream->core = stream->form->begin_core(stream->spec, options);
+	if (spec->value_type != NULL)
+		stream->core = tuplesort_begin_datum(TupleDescAttr(spec->desc, 0)->atttypid, spec->operators[0], spec->collations[0],
+											 spec->nulls_first[0], work_mem, NULL, options);
+	else
+		stream->core = tuplesort_begin_heap(spec->desc, spec->ncolumns, spec->attnos, spec->operators, spec->collations,
+											spec->nulls_first, work_mem, NULL, options);
 	stream->check.bounded = bounded;
 	if (bounded)
 		tuplesort_set_bound(stream->core, stream->limit.rows);
 	MemoryContextSwitchTo(old);
+}
+
+void
+gpusort_core_put(GpusortStream *stream, TupleTableSlot *slot)
+{
+	CHECK_FOR_INTERRUPTS();
+	if (stream->spec.value_type == NULL)
+	{
+		tuplesort_puttupleslot(stream->core, slot);
+		return;
+	}
+	slot_getsomeattrs(slot, 1);
+	tuplesort_putdatum(stream->core, slot->tts_values[0], slot->tts_isnull[0]);
 }
 
 /*
@@ -83,16 +78,11 @@ hand_over(GpusortStream *stream, const char *reason)
 
 	Assert(stream->spill == NULL);	/* otherwise core would miss the spilled rows */
 	gpusort_core_begin(stream, reason);
+	stream->state = GPUSORT_STREAM_LEFT;
 	for (uint64 i = 0; i < rows; i++)
-	{
-		CHECK_FOR_INTERRUPTS();
-		stream->form->put_core(stream->core, stream->form->row(stream, i));
-	}
+		gpusort_core_put(stream, stream->form->row(stream, i));
 	for (uint64 i = 0; i < stream->nulls; i++)
-	{
-		CHECK_FOR_INTERRUPTS();
-		tuplesort_putdatum(stream->core, (Datum) 0, true);
-	}
+		gpusort_core_put(stream, ExecStoreAllNullTuple(stream->left));
 	ExecClearTuple(stream->left);
 	gpusort_groups_drop_table(stream);
 	gpusort_keyset_end(stream->set);
@@ -102,71 +92,43 @@ hand_over(GpusortStream *stream, const char *reason)
 	gpusort_large_give_back();
 }
 
-/* Reads the next rows of the child. */
-static bool
-next_page(GpusortStream *stream)
-{
-	bool		more = gpusort_page_next(&stream->page, stream->child);
-
-	if (unlikely(stream->check.on))
-		gpusort_check_page(stream);
-	return more;
-}
+/* ---- rows ---- */
 
 void
-gpusort_core_read(GpusortStream *stream)
+gpusort_gather_take(GpusortStream *stream)
 {
 	GpusortPage *page = &stream->page;
 
-	do
-	{
-		for (int i = page->next; i < page->count; i++)
-		{
-			CHECK_FOR_INTERRUPTS();
-			stream->form->put_core(stream->core, gpusort_page_slot(page, i));
-		}
-	} while (next_page(stream));
+	if (stream->state != GPUSORT_STREAM_LEFT && stream->form->take(stream))
+		return;
+	for (int i = page->next; i < page->count; i++)
+		gpusort_core_put(stream, gpusort_page_slot(page, i));
 }
 
 void
-gpusort_gather_choose(GpusortStream *stream)
+gpusort_gather_flush(GpusortStream *stream, bool choose)
 {
-	if (stream->set == NULL)
+	if (stream->state == GPUSORT_STREAM_LEFT)
+		return;
+	if (choose && stream->state == GPUSORT_STREAM_SAMPLING)
 		stream->form->settle(stream, false);
-}
-
-void
-gpusort_gather_finish(GpusortStream *stream, GpusortRoom *room)
-{
-	if (stream->shared == NULL || IsParallelWorker())
-		gpusort_gather_choose(stream);
-	gpusort_gather_commit(stream, room);
+	gpusort_gather_commit(stream);
+	/* keys of other processes may follow */
+	stream->room = (GpusortRoom) {NULL};
 	gpusort_groups_drop_table(stream);
 }
 
-bool
-gpusort_gather_read(GpusortStream *stream)
-{
-	GpusortRoom room = {NULL};
-
-	while (next_page(stream))
-	{
-		if (stream->form->take(stream, &room))
-			continue;
-		gpusort_core_read(stream);
-		return false;
-	}
-	gpusort_gather_finish(stream, &room);
-	return true;
-}
-
 void
-gpusort_gather_commit(GpusortStream *stream, GpusortRoom *room)
+gpusort_gather_commit(GpusortStream *stream)
 {
+	GpusortRoom *room = &stream->room;
+
 	if (room->next > room->begin)
 		gpusort_keyset_commit(stream->set, (room->next - room->begin) / room->width);
 	room->begin = room->next;
 }
+
+/* ---- limits ---- */
 
 /*
  * Returns how many more rows the memory limit allows, if they take as much memory
@@ -258,8 +220,8 @@ enforce_limit(GpusortStream *stream)
 				  "the result is read backward or repeatedly and exceeds gpusort.memory_limit");
 		return false;
 	}
-	gpusort_gather_spill(stream);
-	gpusort_gather_begin_set(stream);
+	gpusort_set_spill(stream);
+	gpusort_set_begin(stream);
 	return true;
 }
 
@@ -288,8 +250,9 @@ use_arena(GpusortStream *stream)
 
 /* Reserves memory for at least one more key.  False if the arena, of another process, has none. */
 static bool
-reserve(GpusortStream *stream, GpusortRoom *room)
+reserve(GpusortStream *stream)
 {
+	GpusortRoom *room = &stream->room;
 	uint64		rows = gpusort_keyset_rows(stream->set);
 	uint64		allowed = rows_allowed(stream);
 	Size		memory = gpusort_gather_memory(stream, allowed) - stream->rows.store.bytes;
@@ -305,31 +268,31 @@ reserve(GpusortStream *stream, GpusortRoom *room)
 }
 
 bool
-gpusort_gather_room(GpusortStream *stream, GpusortRoom *room)
+gpusort_gather_room(GpusortStream *stream)
 {
 	Size		memory;
 
-	gpusort_gather_commit(stream, room);
+	gpusort_gather_commit(stream);
 	memory = gpusort_gather_memory(stream, 0);
 	CHECK_FOR_INTERRUPTS();
 	gpusort_activity_report(&stream->activity, GPUSORT_PHASE_GATHERING,
-							gpusort_gather_rows(stream), memory, stream->stats.engine);
-	stream->stats.memory = Max(stream->stats.memory, memory);
+							gpusort_gather_rows(stream), memory, stream->sort.engine);
+	gpusort_gather_note_memory(stream, memory);
 	keep_to_possible(stream);
 	if (!enforce_limit(stream))
 		return false;
 	use_arena(stream);
-	while (!reserve(stream, room))
-		gpusort_gather_empty_arena(stream, room);
+	while (!reserve(stream))
+		gpusort_gather_empty_arena(stream);
 	return true;
 }
 
 void
-gpusort_gather_empty_arena(GpusortStream *stream, GpusortRoom *room)
+gpusort_gather_empty_arena(GpusortStream *stream)
 {
-	gpusort_gather_commit(stream, room);
+	gpusort_gather_commit(stream);
 	if (stream->set != NULL && gpusort_keyset_rows(stream->set) > 0)
-		gpusort_gather_spill(stream);
+		gpusort_set_spill(stream);
 	else
 	{
 		stream->rows.store.arena = NULL;
@@ -337,9 +300,9 @@ gpusort_gather_empty_arena(GpusortStream *stream, GpusortRoom *room)
 		/* the rows of a sample stay where they are */
 		if (stream->set == NULL)
 			return;
-		gpusort_gather_end_set(stream);
+		gpusort_set_end(stream);
 		gpusort_rowstore_reset(&stream->rows.store);
 	}
-	gpusort_gather_begin_set(stream);
-	room->begin = room->next = room->end = NULL;
+	gpusort_set_begin(stream);
+	stream->room.begin = stream->room.next = stream->room.end = NULL;
 }

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * groups.c
+ * group_trim.c
  *		The first rows of each group of a sorted key set.
  *
  * DISTINCT ON, and a condition such as row_number() <= 3, take the first rows of each group, in the
@@ -67,6 +67,15 @@ equals_last(GpusortStream *stream, const GpusortSorted *sorted, uint64 i, const 
 	return gpusort_rowkey_compare_part(stream->rows.key, stream->left, stream->right, 0, equality->columns) == 0;
 }
 
+/* Returns the key of element i of the block. */
+static inline const uint32 *
+key_at(const GpusortStream *stream, const GpusortSorted *sorted, uint64 i)
+{
+	if (stream->rows.key == NULL)
+		return (const uint32 *) ((const char *) sorted->block + i * stream->set_spec.key_bytes);
+	return gpusort_keyset_key(stream->set, ((const uint32 *) sorted->block)[i]);
+}
+
 uint64
 gpusort_groups_select(GpusortStream *stream, const GpusortSorted *sorted)
 {
@@ -82,7 +91,7 @@ gpusort_groups_select(GpusortStream *stream, const GpusortSorted *sorted)
 
 	for (uint64 i = 0; i < sorted->count; i++)
 	{
-		const uint32 *key = stream->form->key_at(stream, sorted, i);
+		const uint32 *key = key_at(stream, sorted, i);
 		bool		peer = false;
 
 		if (i % GPUSORT_GROUPS_INTERRUPT_ROWS == 0)

@@ -11,58 +11,162 @@
  *
  * Equal rows stay in the order in which the leader adopts parts, behind the rows that it had before.
  *
+ * The files of the arenas are the leader's.  It takes back those that it has not adopted when it detaches from the
+ * shared memory: whether the query ends, fails or is cancelled.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include "port/atomics.h"
+#include "access/parallel.h"
 
+#include "base/arena.h"
+#include "base/large_memory.h"
 #include "sort/sort_state.h"
 
-void
-gpusort_part_share(GpusortShared *shared, GpusortStream *stream, int processes)
+/* The keys and rows of one process, as the process that adopts them sees them */
+typedef struct Published
 {
-	gpusort_spill_share(&shared->spill, stream->memory_limit, processes, stream->cxt);
-	pg_atomic_init_u32(&shared->sample, 0);
-	stream->shared = shared;
+	uint64		rows;			/* in the arena */
+	uint64		removed;		/* by the limit of groups */
+	uint64		nulls;			/* of values: NULLs, which are only counted */
+	GpusortChecksum in;			/* if the sort is checked: all rows, */
+	GpusortChecksum dropped;	/* and those of them that were removed */
+	GpusortPlace keys;
+	GpusortPlace store;			/* for rows */
+	GpusortDoubt doubt;			/* for rows */
+	GpusortSpillPublished spilled;	/* if there is any, no row is in the arena */
+} Published;
+
+/* A worker's part */
+typedef struct Part
+{
+	bool		begun;
+	bool		done;			/* everything below is final */
+	GpusortParticipant figures;
+	Published	published;
+	GpusortArenaFile file;		/* the arena's */
+} Part;
+
+struct GpusortParts
+{
+	bool		shared;			/* they lie in a segment */
+	/* of the leader's sort */
+	Size		memory;			/* bytes for each process */
+	bool		verified;
+	int64		limit;
+	GpusortActivitySort sort;	/* for gpusort_activity */
+	GpusortShared all;
+	int			n;
+	Part		parts[FLEXIBLE_ARRAY_MEMBER];
+};
+
+/* ---- the leader, before ---- */
+
+Size
+gpusort_parts_bytes(int workers)
+{
+	return offsetof(GpusortParts, parts) + workers * sizeof(Part);
+}
+
+/* Raises no error.  Also a callback of the segment. */
+static void
+take_back_files(dsm_segment *segment, Datum arg)
+{
+	GpusortParts *parts = (GpusortParts *) DatumGetPointer(arg);
+
+	for (int i = 0; i < parts->n; i++)
+		gpusort_arena_take_back(&parts->parts[i].file, !parts->parts[i].done);
 }
 
 void
-gpusort_part_take_back(GpusortPart *part)
+gpusort_parts_init(GpusortParts *parts, int workers, dsm_segment *segment)
 {
-	gpusort_arena_take_back(&part->file, !part->done);
+	memset(parts, 0, gpusort_parts_bytes(workers));
+	parts->n = workers;
+	parts->shared = segment != NULL;
+	if (segment != NULL)
+		on_dsm_detach(segment, take_back_files, PointerGetDatum(parts));
 }
 
 void
-gpusort_part_begin(GpusortPart *part, GpusortStream *stream, GpusortShared *shared)
+gpusort_parts_begin(GpusortParts *parts, GpusortStream *stream, int planned)
 {
+	take_back_files(NULL, PointerGetDatum(parts));
+	memset(parts->parts, 0, parts->n * sizeof(Part));
+	parts->memory = stream->memory_limit;
+	parts->verified = stream->check.on;
+	parts->limit = stream->limit.rows;
+	parts->sort = stream->activity.sort;
+	stream->memory_limit += (planned - parts->n) * parts->memory;
+	if (!parts->shared || stream->state == GPUSORT_STREAM_LEFT)
+		return;
+	for (int i = 0; i < parts->n; i++)
+		gpusort_arena_lend(&parts->parts[i].file);
+	gpusort_spill_share(&parts->all.spill, parts->memory, parts->n + 1, stream->cxt);
+	pg_atomic_init_u32(&parts->all.sample, 0);
+	stream->shared = &parts->all;
+}
+
+/* ---- a worker ---- */
+
+void
+gpusort_parts_input(const GpusortParts *parts, GpusortStreamInput *input)
+{
+	input->verified = parts->verified;
+	input->limit = parts->limit;
+	input->memory = parts->memory;
+	input->fed = true;
+}
+
+void
+gpusort_parts_join(GpusortParts *parts, GpusortStream *stream)
+{
+	Part	   *part = &parts->parts[ParallelWorkerNumber];
 	MemoryContext old = MemoryContextSwitchTo(stream->cxt);
 
+	part->begun = true;
 	stream->arena = gpusort_arena_begin(&part->file);
 	MemoryContextSwitchTo(old);
-	stream->fed = true;
-	stream->shared = shared;
+	stream->shared = &parts->all;
+	stream->activity.sort = parts->sort;
+}
+
+/* Publishes rows in the arena.  Returns false if there are spilled ones, or if the arena has no memory for a directory. */
+static bool
+publish_rows(GpusortStream *stream, Published *published)
+{
+	if (stream->spill != NULL)
+		return false;
+	published->rows = gpusort_keyset_rows(stream->set);
+	if (published->rows == 0)
+		return true;
+	if (stream->arena == NULL || !gpusort_keyset_publish(stream->set, &published->keys))
+		return false;
+	if (stream->rows.key == NULL)
+		return true;
+	published->doubt = gpusort_rowkey_doubt(stream->rows.key);
+	return gpusort_rowstore_publish(&stream->rows.store, &published->store);
 }
 
 void
-gpusort_part_publish(GpusortPart *part, GpusortStream *stream)
+gpusort_parts_publish(GpusortParts *parts, GpusortStream *stream)
 {
-	GpusortPublished *published = &part->published;
+	Part	   *part = &parts->parts[ParallelWorkerNumber];
+	Published  *published = &part->published;
 
+	gpusort_gather_flush(stream, true);
+	gpusort_gather_note_memory(stream, gpusort_gather_memory(stream, 0));
+	gpusort_stream_participate(stream, &part->figures);
 	memset(published, 0, sizeof(*published));
 	published->nulls = stream->nulls;
-	published->rows = gpusort_keyset_rows(stream->set);
-	/* an arena may have no memory for a directory */
-	if (stream->spill == NULL &&
-		(published->rows == 0 ||
-		 (stream->arena != NULL && gpusort_keyset_publish(stream->set, &published->keys) &&
-		  (!stream->form->publish || stream->form->publish(stream, published)))))
+	if (publish_rows(stream, published))
 		gpusort_keyset_end(stream->set);
 	else
 	{
 		published->rows = 0;
-		gpusort_gather_spill(stream);
-		gpusort_gather_end_runs(stream);
+		gpusort_set_spill(stream);
+		gpusort_set_end_runs(stream);
 		gpusort_spill_publish(stream->spill, &published->spilled);
 		gpusort_spill_end(stream->spill);
 		stream->spill = NULL;
@@ -71,57 +175,121 @@ gpusort_part_publish(GpusortPart *part, GpusortStream *stream)
 	published->removed = stream->limit.removed;
 	published->in = stream->check.in;
 	published->dropped = stream->check.dropped;
+	part->figures.disk = published->spilled.bytes;
+	part->figures.runs = published->spilled.nruns;
 	pg_write_barrier();
 	part->done = true;
+	gpusort_activity_end(&stream->activity);
 }
 
-/* Returns the bytes of memory that the rows take. */
-static Size
-adopt_rows(GpusortStream *stream, GpusortPart *part)
+/* ---- the leader, afterwards ---- */
+
+/* Adds the rows of an arena. */
+static void
+adopt_rows(GpusortStream *stream, Part *part)
 {
-	const GpusortPublished *published = &part->published;
+	const Published *published = &part->published;
 	MemoryContext old;
 	GpusortArena *arena;
 
 	if (gpusort_keyset_rows(stream->set) + published->rows > stream->form->max_rows)
 	{
-		gpusort_gather_spill(stream);
-		gpusort_gather_begin_set(stream);
+		gpusort_set_spill(stream);
+		gpusort_set_begin(stream);
 	}
 	old = MemoryContextSwitchTo(stream->set_cxt);
 	arena = gpusort_arena_adopt(&part->file);
 	MemoryContextSwitchTo(old);
-	if (stream->form->adopt)
-		stream->form->adopt(stream, arena, published);
+	if (stream->rows.key != NULL)
+	{
+		gpusort_rowstore_adopt(&stream->rows.store, arena, published->store);
+		gpusort_rowkey_add_doubt(stream->rows.key, &published->doubt);
+	}
 	gpusort_keyset_adopt(stream->set, arena, published->keys);
 	/* this process may fill as much memory of its own as without these rows */
 	stream->adopted_bytes += part->file.used;
 	stream->memory_limit += part->file.used;
-	return part->file.used;
 }
 
-Size
-gpusort_part_adopt(GpusortPart *part, GpusortStream *stream, int worker)
+/* Adds spilled runs. */
+static void
+adopt_runs(GpusortStream *stream, const GpusortSpillPublished *spilled, int worker)
 {
-	const GpusortPublished *published = &part->published;
+	/* a run of the rows so far comes before those of the worker */
+	gpusort_set_spill(stream);
+	gpusort_spill_adopt(stream->spill, spilled, worker);
+	/* the merge makes the words of the worker's rows again */
+	if (spilled->lossy && stream->rows.key != NULL)
+		gpusort_rowkey_end_few(stream->rows.key);
+	gpusort_set_begin(stream);
+}
 
-	gpusort_gather_choose(stream);
-	stream->nulls += published->nulls;
-	stream->limit.removed += published->removed;
-	gpusort_checksum_join(&stream->check.in, &published->in);
-	gpusort_checksum_join(&stream->check.dropped, &published->dropped);
-	if (published->rows > 0)
-		return adopt_rows(stream, part);
-	gpusort_part_take_back(part);
-	if (published->spilled.nruns > 0)
+GpusortPartState
+gpusort_parts_adopt(GpusortParts *parts, GpusortStream *stream, int worker, GpusortParticipant *participant)
+{
+	Part	   *part = &parts->parts[worker];
+	const Published *published = &part->published;
+	Size		adopted = 0;
+
+	if (part->done)
 	{
-		/* a run of the rows so far comes before those of the worker */
-		gpusort_gather_spill(stream);
-		gpusort_spill_adopt(stream->spill, &published->spilled, worker);
-		/* the merge makes the words of the worker's rows again */
-		if (published->spilled.lossy && stream->rows.key != NULL)
-			gpusort_rowkey_end_few(stream->rows.key);
-		gpusort_gather_begin_set(stream);
+		gpusort_gather_flush(stream, true);
+		stream->nulls += published->nulls;
+		stream->limit.removed += published->removed;
+		gpusort_checksum_join(&stream->check.in, &published->in);
+		gpusort_checksum_join(&stream->check.dropped, &published->dropped);
+		if (participant != NULL)
+			gpusort_participant_add(participant, &part->figures);
 	}
-	return 0;
+	if (part->done && published->rows > 0)
+	{
+		adopt_rows(stream, part);
+		adopted = part->file.used;
+	}
+	else
+	{
+		gpusort_arena_take_back(&part->file, !part->done);
+		if (part->done && published->spilled.nruns > 0)
+			adopt_runs(stream, &published->spilled, worker);
+		gpusort_large_give_back();
+	}
+	/* the leader gets the memory that the worker has not used */
+	stream->memory_limit += parts->memory - Min(parts->memory, adopted);
+	return part->done ? GPUSORT_PART_DONE : part->begun ? GPUSORT_PART_BEGUN : GPUSORT_PART_UNUSED;
+}
+
+void
+gpusort_parts_end(GpusortStream *stream)
+{
+	gpusort_gather_flush(stream, true);
+	stream->shared = NULL;
+}
+
+void
+gpusort_stream_participate(const GpusortStream *stream, GpusortParticipant *participant)
+{
+	GpusortParticipant figures = {
+		.sorts = 1,
+		.rows = gpusort_gather_rows(stream),
+		.memory = Max(stream->sort.memory, stream->set != NULL ? gpusort_gather_memory(stream, 0) : 0),
+		.ms = stream->read_ms,
+	};
+
+	if (stream->spill != NULL)
+	{
+		figures.disk = gpusort_spill_bytes(stream->spill);
+		figures.runs = gpusort_spill_runs(stream->spill);
+	}
+	gpusort_participant_add(participant, &figures);
+}
+
+void
+gpusort_participant_add(GpusortParticipant *participant, const GpusortParticipant *more)
+{
+	participant->sorts += more->sorts;
+	participant->rows += more->rows;
+	participant->memory = Max(participant->memory, more->memory);
+	participant->disk = Max(participant->disk, more->disk);
+	participant->runs = Max(participant->runs, more->runs);
+	participant->ms += more->ms;
 }

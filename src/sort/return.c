@@ -1,398 +1,190 @@
 /*-------------------------------------------------------------------------
  *
- * result.c
- *		GpuSort returns the rows.
- *
- * The engine returns row numbers, and each row is fetched from the store: a miss of the cache
- * and of the TLB.  So rows are prefetched.  Of a large result, several threads copy the next
- * rows, in order, to a window that stays in the cache, unless they lie in sequence in the store.
- * If a device has sorted, it sends the rows in order.  Those that ties or libc's order have moved
- * since are fetched from the store.
- *
- * On some machines the copies take longer than the misses that they save, and the kind of the
- * pages and other threads have a part in it.  So the first full windows are trials: the backend
- * takes by turns as many rows from windows and from the store, and goes on in the faster way.
- *
- * The backend fills a window when it comes to the end of the one before, as one of the
- * threads; no such thread works while the backend does anything else.  (The load of an index
- * has windows of its own: index/load.c.)  The first rows come
- * from the store, and windows grow, so that a LIMIT or a cursor pays for few rows that it
- * does not fetch.
- *
- * The window takes less memory than the engine's scratch memory, which the statistics count
- * and which is free when rows are returned: 16 bytes a row are at least 1/16 of the store,
- * because rows have MAX_ROW_BYTES at most.
+ * return.c
+ *		Returns the rows of a sort.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include <float.h>
-
 #include "executor/executor.h"
 
-#include "base/clock.h"
 #include "base/fault.h"
-#include "base/memory.h"
 #include "compat.h"
-#include "cpu/share.h"
 #include "sort/sort_state.h"
-#include "run/cpu_options.h"
 
-/* In a store with fewer bytes of rows, the copies take longer than the misses that they save. */
-#define MIN_BYTES		((Size) 128 * 1024 * 1024)
-
-/*
- * Results whose rows are wider than this on average have no windows: a parent that
- * reads only a part of each row would wait for the copies of the rest.
- */
-#define MAX_ROW_BYTES	256
-
-/* A row wider than this is not copied. */
-#define COPY_BYTES		1024
-
-/*
- * Rows of the first window, and rows before it.  Rows of a window, and bytes of its copies, at
- * most, for each thread: starting a thread takes as long as copying some hundred rows.  The
- * copies are also at most 1/STORE_PART of the store.
- */
-#define FIRST_ROWS		4096
-#define THREAD_ROWS		32768
-#define THREAD_BYTES	((Size) 2 * 1024 * 1024)
-#define STORE_PART		32
-
-/* Trials: half of them from the store, the others from windows.  A pause of the parent spoils one, so each way has two. */
-#define TRIALS			4
-
-bool
-gpusort_window_pays(const GpusortStream *stream, Size row_bytes)
+void
+gpusort_result_begin(GpusortStream *stream)
 {
-	const GpusortRowStore *store = &stream->rows.store;
-
-	return row_bytes <= MAX_ROW_BYTES && store->bytes - store->spare_bytes >= MIN_BYTES;
+	stream->nulls_before = stream->spec.nulls_first[0] ? stream->nulls : 0;
+	stream->nulls_after = stream->nulls - stream->nulls_before;
+	stream->result_rows = stream->nulls + (stream->spill != NULL ? gpusort_spill_rows(stream->spill) : stream->sorted.count);
+	gpusort_result_rewind(stream);
 }
 
 void
-gpusort_window_init(GpusortWindow *window, uint64 max_count, Size bytes)
+gpusort_result_rewind(GpusortStream *stream)
 {
-	uint64		parts = max_count / GPUSORT_WINDOW_PART;
-
-	window->max_count = max_count;
-	window->part_bytes = MAXALIGN_DOWN(bytes / parts);
+	stream->position = 0;
+	stream->at_end = false;
+	gpusort_drain_begin(stream);
 }
 
-/* Rows from the device that get into a window at a time: their addresses stay in the cache */
-#define DEVICE_ROWS		4096
-
-/* Lie rows that follow each other in the result near each other in the store, as far as two of them tell? */
-static inline bool
-in_sequence(const uint32 *order, uint64 n)
+/* Returns element i of the rows in memory. */
+static inline TupleTableSlot *
+row_at(GpusortStream *stream, uint64 i)
 {
-	return Max(order[0], order[n - 1]) - Min(order[0], order[n - 1]) < 2 * n;
+	if (stream->spec.value_type != NULL)
+		return gpusort_values_return(stream, gpusort_values_word(stream, stream->sorted.block, i));
+	return gpusort_rows_return(stream, gpusort_drain_row(stream, i));
 }
 
-bool
-gpusort_window_move(GpusortWindow *window, uint64 begin, uint64 count)
+/* Returns the next row of core's tuplesort. */
+static TupleTableSlot *
+row_of_core(GpusortStream *stream, bool forward)
 {
-	if (window->copies == NULL)
+	TupleTableSlot *slot = ExecClearTuple(stream->slot);
+
+	if (stream->spec.value_type != NULL)
 	{
-		Size		bytes = window->part_bytes * (window->max_count / GPUSORT_WINDOW_PART);
-
-		window->copies = gpusort_memory_alloc_pages(window->stream->cxt, bytes + window->max_count * sizeof(void *));
-		window->rows = (void **) (window->copies + bytes);
+		if (gpusort_tuplesort_getdatum(stream->core, forward, &slot->tts_values[0], &slot->tts_isnull[0]))
+			ExecStoreVirtualTuple(slot);
 	}
-	window->begin = begin;
-	window->count = count;
-	if (!in_sequence((const uint32 *) window->sorted->block + begin, count))
-		return true;
-	window->begin += count;
-	window->count = 0;
-	return false;
-}
-
-void
-gpusort_window_fill(void *arg, size_t begin, size_t end)
-{
-	const GpusortWindow *window = arg;
-	const GpusortRowStore *store = &window->stream->rows.store;
-	const uint32 *order = (const uint32 *) window->sorted->block + window->begin + begin;
-	void	  **rows = window->rows + begin;
-	char	   *to = window->copies + begin / GPUSORT_WINDOW_PART * window->part_bytes;
-	const char *to_end = to + window->part_bytes;
-	size_t		n = end - begin;
-
-	for (size_t i = 0; i < n; i++)
+	else if (tuplesort_gettupleslot(stream->core, forward, false, stream->core_slot, NULL) && stream->core_slot != slot)
 	{
-		Size		bytes;
-
-		if (i % GPUSORT_ROW_STEP == 0)
-			gpusort_rowstore_look_ahead(store, order, n, i, window->row_bytes);
-		rows[i] = gpusort_rowstore_row(store, order[i]);
-		bytes = MAXALIGN(gpusort_row_bytes(rows[i], store->bare));
-		if (bytes > COPY_BYTES || bytes > to_end - to)
-			continue;
-		memcpy(to, rows[i], bytes);
-		rows[i] = to;
-		to += bytes;
+		slot->tts_values[0] = slot_getattr(stream->core_slot, 1, &slot->tts_isnull[0]);
+		ExecStoreVirtualTuple(slot);
 	}
-}
-
-/* Has threads copy rows to windows, from row begin of the block on, if that pays. */
-static void
-begin_copies(GpusortDrain *drain, uint64 begin)
-{
-	GpusortWindow *window = &drain->window;
-	const GpusortStream *stream = window->stream;
-	int			threads = gpusort_cpu_threads_most(window->sorted->count);
-
-	window->begin = PG_UINT64_MAX;
-	window->count = 0;
-	if (threads < 2 || !gpusort_window_pays(stream, window->row_bytes))
-		return;
-	window->begin = begin;
-	drain->next_count = FIRST_ROWS;
-	drain->trials = 0;
-	drain->row_ns[0] = drain->row_ns[1] = DBL_MAX;
-	/* not anew for each block of a result: the window's memory stays the same */
-	if (window->max_count == 0)
-	{
-		Size		bytes = Min(THREAD_BYTES * threads, stream->rows.store.bytes / STORE_PART);
-
-		gpusort_window_init(window, Min(THREAD_ROWS * threads, bytes / window->row_bytes / GPUSORT_WINDOW_PART * GPUSORT_WINDOW_PART), bytes);
-	}
-}
-
-/*
- * Should the window's rows, from row i on, be copied?  Ends the trial that ends there, and begins the next
- * one.  If not, leaves the window empty behind them.
- */
-static bool
-copies_pay(GpusortDrain *drain, uint64 i)
-{
-	GpusortWindow *window = &drain->window;
-	uint64		now;
-
-	if (drain->trials > TRIALS || window->count < window->max_count)
-		return true;
-	now = gpusort_clock_ns();
-	if (drain->trials > 0)
-	{
-		double	   *least = &drain->row_ns[drain->trials % 2];
-
-		*least = Min(*least, (double) (now - drain->trial_ns) / (i - drain->trial_row));
-	}
-	drain->trial_row = i;
-	drain->trial_ns = now;
-	drain->trials++;
-	if (drain->trials <= TRIALS ? drain->trials % 2 : drain->row_ns[1] <= drain->row_ns[0])
-		return true;
-	window->begin = drain->trials <= TRIALS ? i + window->count : PG_UINT64_MAX;
-	window->count = 0;
-	return false;
-}
-
-/* Decides where windows come from, and forgets the window. */
-static void
-begin_drain(GpusortDrain *drain, const GpusortStream *stream, const GpusortSorted *sorted)
-{
-	GpusortWindow *window = &drain->window;
-
-	window->gather = stream;
-	window->sorted = sorted;
-	window->row_bytes = gpusort_gather_row_bytes(stream);
-	begin_copies(drain, FIRST_ROWS);
-	drain->travels = sorted->travels;
-	if (drain->travels)
-		window->begin = 0;
-}
-
-/*
- * Fills the window from row i on with rows of the device.  Returns false if it sends none, or none that begins
- * with row i, or what it has sent is not rows.
- */
-static bool
-fill_from_device(GpusortDrain *drain, uint64 i)
-{
-	GpusortWindow *window = &drain->window;
-	GpusortRowWindow *device = &drain->device;
-	const GpusortRowStore *store = &window->stream->rows.store;
-	const uint32 *order = window->sorted->block;
-	const uint32 *sent = window->sorted->device_order;
-
-	if (device->count == 0 && (!gpusort_keyset_fetch_rows(window->stream->set, device) || device->first != i))
-		return false;
-	if (window->rows == NULL)
-		window->rows = MemoryContextAlloc(window->stream->cxt, DEVICE_ROWS * sizeof(void *));
-	window->begin = i;
-	window->count = Min(device->count, DEVICE_ROWS);
-	for (uint64 k = 0; k < window->count; k++)
-	{
-		Size		bytes = device->bytes >= sizeof(uint64) ? MAXALIGN(gpusort_row_bytes(device->rows, store->bare)) : 0;
-
-		if (unlikely(bytes == 0 || bytes > device->bytes))
-		{
-			window->count = 0;
-			return false;
-		}
-		window->rows[k] = sent == NULL || sent[i + k] == order[i + k] ? (void *) device->rows :
-			gpusort_rowstore_row(store, order[i + k]);
-		device->rows += bytes;
-		device->bytes -= bytes;
-	}
-	device->first += window->count;
-	device->count -= window->count;
-	return device->count > 0 || device->bytes == 0;
-}
-
-void
-gpusort_drain_fill(GpusortDrain *drain, uint64 i)
-{
-	GpusortWindow *window = &drain->window;
-	GpusortNodeStats *stats = window->stream->stats;
-	uint64		count;
-	GpusortCpuOptions options;
-
-	Assert(i == window->begin + window->count && i < window->sorted->count);
-	if (drain->travels)
-	{
-		if (fill_from_device(drain, i))
-		{
-			GPUSORT_FAULT_BREAK(WINDOW, window->rows, sizeof(void *), &(uint64) {window->count});
-			return;
-		}
-		/* the rows in the store are as good */
-		drain->travels = false;
-		begin_copies(drain, i);
-		if (window->begin != i)
-			return;
-	}
-	count = Min(drain->next_count, window->sorted->count - i);
-	drain->next_count = Min(2 * drain->next_count, window->max_count);
-	if (!gpusort_window_move(window, i, count))
-	{
-		/* rows in sequence are no trial */
-		if (drain->trials <= TRIALS)
-			drain->trials = 0;
-		return;
-	}
-	if (!copies_pay(drain, i))
-		return;
-	options = gpusort_cpu_options_take(window->sorted->count);
-	/* other sorts may have most of the threads */
-	window->count = Min(count, THREAD_ROWS * options.threads);
-	if (options.threads > 1)
-	{
-		gpusort_share(window->count, GPUSORT_WINDOW_PART, gpusort_window_fill, window, &options);
-		stats->return_threads = Max(stats->return_threads, options.threads);
-		GPUSORT_FAULT_BREAK(WINDOW, window->rows, sizeof(void *), &(uint64) {window->count});
-	}
-	else
-	{
-		window->begin += window->count;
-		window->count = 0;
-		/* nor are rows that no thread copies */
-		if (drain->trials <= TRIALS)
-			drain->trials = 0;
-	}
-	gpusort_cpu_options_give();
+	return slot;
 }
 
 /* Returns the row before the one that the last call returned; steps as tuplesort_gettuple_common() does. */
 static TupleTableSlot *
-previous(GpusortResult *result)
+previous(GpusortStream *stream)
 {
-	if (result->position == 0)
-		return ExecClearTuple(result->slot);
+	if (stream->position == 0)
+		return ExecClearTuple(stream->slot);
 
 	/* behind the end, the last row is next; otherwise the row before the current one */
-	if (result->at_end)
-		result->at_end = false;
-	else if (--result->position == 0)
-		return ExecClearTuple(result->slot);
-	if (result->position - 1 - result->nulls_before < result->sorted.count)
-		return result->stream->form->at(result, result->position - 1 - result->nulls_before);
-	return gpusort_result_value(result, (Datum) 0, true);
+	if (stream->at_end)
+		stream->at_end = false;
+	else if (--stream->position == 0)
+		return ExecClearTuple(stream->slot);
+	if (stream->position - 1 - stream->nulls_before < stream->sorted.count)
+		return row_at(stream, stream->position - 1 - stream->nulls_before);
+	return gpusort_result_value(stream, (Datum) 0, true);
+}
+
+static TupleTableSlot *next_elsewhere(GpusortStream *stream);
+
+/* Returns the next row of the merge of spilled runs. */
+static TupleTableSlot *
+row_of_merge(GpusortStream *stream)
+{
+	bool		by_values = stream->spec.value_type != NULL;
+	uint64		word;
+	void	   *row;
+	uint64		n = 1;
+
+	if (!gpusort_spill_next(stream->spill, &word, &row))
+	{
+		if (!gpusort_groups_wants_distinct(stream))
+			elog(ERROR, "the merge of spilled runs has ended too early");
+		/* until now the number of rows that were written */
+		stream->result_rows = --stream->position;
+		stream->at_end = true;
+		return ExecClearTuple(stream->slot);
+	}
+	GPUSORT_FAULT_BREAK(MERGED, by_values ? &word : row,
+						by_values ? sizeof(word) : gpusort_row_bytes(row, stream->rows.store.bare), &n);
+	if (n == 0)
+		return next_elsewhere(stream);
+	return by_values ? gpusort_values_return(stream, word) : gpusort_rows_return(stream, row);
 }
 
 /* Returns the next row if it is not one of sorted. */
 static TupleTableSlot *
-next_elsewhere(GpusortResult *result)
+next_elsewhere(GpusortStream *stream)
 {
-	if (result->position == result->rows)
+	if (stream->position == stream->result_rows)
 	{
-		result->at_end = true;
-		return ExecClearTuple(result->slot);
+		stream->at_end = true;
+		return ExecClearTuple(stream->slot);
 	}
-	result->position++;
-	if (result->position <= result->nulls_before || result->position > result->rows - result->nulls_after)
-		return gpusort_result_value(result, (Datum) 0, true);
-	return result->stream->form->merged(result);
+	stream->position++;
+	if (stream->position <= stream->nulls_before || stream->position > stream->result_rows - stream->nulls_after)
+		return gpusort_result_value(stream, (Datum) 0, true);
+	return row_of_merge(stream);
 }
 
 TupleTableSlot *
-gpusort_result_step(GpusortResult *result, bool forward)
+gpusort_result_step(GpusortStream *stream, bool forward)
 {
-	if (result->core != NULL)
+	if (stream->state == GPUSORT_STREAM_CORE)
+		return row_of_core(stream, forward);
+	return forward ? next_elsewhere(stream) : previous(stream);
+}
+
+TupleTableSlot *
+gpusort_stream_next(GpusortStream *stream, bool forward)
+{
+	TupleTableSlot *slot;
+
+	if (likely(forward && stream->position - stream->nulls_before < stream->sorted.count))
+		slot = row_at(stream, stream->position++ - stream->nulls_before);
+	else
+		slot = gpusort_result_step(stream, forward);
+	if (unlikely(stream->check.on))
+		gpusort_check_return(stream, slot, forward);
+	return slot;
+}
+
+bool
+gpusort_stream_next_merged(GpusortStream *stream, uint64 *word, MinimalTuple *row)
+{
+	void	   *stored;
+
+	if (!gpusort_spill_next(stream->spill, word, &stored))
+		return false;
+	*row = stored;
+	return true;
+}
+
+void
+gpusort_stream_rewind(GpusortStream *stream)
+{
+	ExecClearTuple(stream->slot);
+	gpusort_check_rewind(&stream->check);
+	if (stream->state == GPUSORT_STREAM_CORE)
+		tuplesort_rescan(stream->core);
+	else
+		gpusort_result_rewind(stream);
+}
+
+void
+gpusort_stream_mark(GpusortStream *stream)
+{
+	if (stream->check.on)
+		gpusort_check_mark(&stream->check, stream->spec.desc);
+	if (stream->state == GPUSORT_STREAM_CORE)
+		tuplesort_markpos(stream->core);
+	else
 	{
-		ExecClearTuple(result->slot);
-		result->stream->form->get_core(result, forward);
-		return result->slot;
+		stream->marked_position = stream->position;
+		stream->marked_at_end = stream->at_end;
 	}
-	return forward ? next_elsewhere(result) : previous(result);
 }
 
 void
-gpusort_result_init(GpusortResult *result, GpusortStream *stream, TupleTableSlot *slot, EState *estate)
+gpusort_stream_restore(GpusortStream *stream)
 {
-	result->gather = stream;
-	result->slot = result->core_slot = slot;
-	if (stream->spec.bare)
-		result->core_slot = gpusort_alloc_slot(&estate->es_tupleTable, stream->spec.desc, &TTSOpsMinimalTuple);
-}
-
-void
-gpusort_result_end(GpusortResult *result)
-{
-	GpusortStream *stream = result->stream;
-
-	ExecClearTuple(result->slot);
-	ExecClearTuple(result->core_slot);
-	ExecClearTuple(stream->left);
-	ExecClearTuple(stream->right);
-	ExecClearTuple(stream->limit.slot);
-	if (stream->core != NULL)
-		tuplesort_end(stream->core);
-	stream->core = result->core = NULL;
-	if (stream->set != NULL)
-		gpusort_gather_end_set(stream);
-	if (stream->spill != NULL)
-		gpusort_spill_end(stream->spill);
-	stream->spill = NULL;
-	if (result->ready)
-		gpusort_activity_end(&stream->activity);
-	stream->rows.key = NULL;
-	memset(&result->sorted, 0, sizeof(result->sorted));
-	memset(&result->drain, 0, sizeof(result->drain));
-	result->ready = false;
-	MemoryContextReset(stream->cxt);
-}
-
-void
-gpusort_result_begin(GpusortResult *result)
-{
-	const GpusortStream *stream = result->stream;
-
-	result->ready = true;
-	result->nulls_before = stream->spec.nulls_first[0] ? stream->nulls : 0;
-	result->nulls_after = stream->nulls - result->nulls_before;
-	result->rows = stream->nulls + (stream->spill != NULL ? gpusort_spill_rows(stream->spill) : result->sorted.count);
-	gpusort_result_rewind(result);
-}
-
-void
-gpusort_result_rewind(GpusortResult *result)
-{
-	result->position = 0;
-	result->at_end = false;
-	begin_drain(&result->drain, result->stream, &result->sorted);
+	if (stream->check.on)
+		gpusort_check_restore(&stream->check, stream->spec.desc);
+	if (stream->state == GPUSORT_STREAM_CORE)
+		tuplesort_restorepos(stream->core);
+	else
+	{
+		stream->position = stream->marked_position;
+		stream->at_end = stream->marked_at_end;
+	}
 }

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * sample.c
+ * shared_sample.c
  *		The sample by which the processes of one sort choose how keys are made.
  *
  * The words of all processes must be comparable.  Where the first rows decide how keys are made, the process that has a

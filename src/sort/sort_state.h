@@ -1,61 +1,49 @@
 /*-------------------------------------------------------------------------
  *
- * state.h
- *		One sort while its rows are gathered: a GpuSort's, or the part of it that a
- *		GpuSort Feed gathers in a worker.
+ * sort_state.h
+ *		What the files of sort/ share.
+ *
+ * gather.c takes rows and keeps to the limits of memory; form_values.c and form_rows.c say how rows are kept.  trim.c,
+ * bound.c, group_trim.c and group_table.c remove rows that no parent fetches.  sort_set.c sorts a key set; ties.c, tie_*.c and
+ * verify.c complete its order.  spill_set.c writes it to temporary files.  part.c has the rows of several processes.  return.c and window.c
+ * return rows.  check_rows.c checks them (gpusort.verify).
  *
  *-------------------------------------------------------------------------
  */
-#ifndef GPUSORT_NODE_STATE_H
-#define GPUSORT_NODE_STATE_H
+#ifndef GPUSORT_SORT_SORT_STATE_H
+#define GPUSORT_SORT_SORT_STATE_H
 
+#include "port/atomics.h"
 #include "portability/instr_time.h"
 #include "utils/tuplesort.h"
 
-#include "base/stat.h"
-#include "node/check_rows.h"
-#include "node/spec.h"
+#include "base/check.h"
+#include "cpu/cpu.h"
 #include "run/run.h"
-#include "scan/page.h"
+#include "sort/stream.h"
 #include "store/rowstore.h"
 #include "store/spill.h"
 
-/*
- * The statistics that EXPLAIN ANALYZE shows.  A node that is rescanned sorts
- * several times: times are sums over all its sorts, memory, disk and runs are
- * maxima, and the other fields describe its last sort.
- */
-typedef struct GpusortNodeStats
+/* ---- a stream ---- */
+
+typedef enum GpusortStreamState
 {
-	uint64		sorts;			/* sorts begun */
-	const char *engine;			/* static storage; NULL: no key set is sorted yet */
-	const char *algorithm;		/* static storage; NULL: not known yet */
-	int			key_bits;		/* bits of a key */
-	const char *core_reason;	/* why core's tuplesort sorted; NULL: gpusort did */
-	char		refusal[256];	/* core_reason may point here */
-	const char *distrust_reason;	/* why words of libc's were not trusted; NULL: they
-									 * were, or there were none */
-	char		engine_reason[256]; /* why the GPU did not sort; empty: it did,
-									 * or the settings asked for none */
-	uint64		memory;			/* bytes, the most at any time */
-	uint64		disk;			/* bytes of the largest temporary file */
-	int			runs;			/* spilled runs, the most of any sort */
-	double		gather_ms;		/* time to read the child, spilling included */
-	double		copy_in_ms;		/* time of copies to the device */
-	double		sort_ms;		/* time in the engines, tie-breaking included */
-	double		arrange_ms;		/* time in which the device has found the places of rows in order */
-	double		copy_out_ms;	/* time of copies from the device */
-	double		wait_ms;		/* time in which rows in order were waited for */
-	int			return_threads; /* threads that copied or merged rows, the most at a time; 0: none did */
-} GpusortNodeStats;
+	GPUSORT_STREAM_IDLE,		/* no sort has begun */
+	GPUSORT_STREAM_SAMPLING,	/* rows are in the store; their keys, and the key set, wait for a sample of them */
+	GPUSORT_STREAM_GATHERING,	/* the later rows are in the key set, the earlier ones in the spill, if there is one */
+	GPUSORT_STREAM_LEFT,		/* all rows go to core's tuplesort */
+	GPUSORT_STREAM_SORTED,		/* the key set is sorted: rows come from it, */
+	GPUSORT_STREAM_MERGING,		/* or from the spill, */
+	GPUSORT_STREAM_CORE			/* or from core */
+} GpusortStreamState;
 
 /*
  * A LIMIT above the sort.  The parent fetches only the first N rows, LIMIT and
  * OFFSET taken together.  Once N rows or more have been read, the N-th of them in
  * the sort's order is the bound: rows behind it are removed.  There is no bound if the
- * limit is that of each group (spec->groups).
+ * limit is that of each group (spec.groups).
  */
-typedef struct GpusortNodeLimit
+typedef struct GpusortLimit
 {
 	int64		rows;			/* N; -1: all */
 	uint64		trim_at;		/* rows of the key set at which the next trim is due */
@@ -71,7 +59,7 @@ typedef struct GpusortNodeLimit
 	bool		asks;			/* with groups: the table of a trim stays, and is asked about new rows */
 	struct GpusortGroupTable *table;	/* the table of the last trim, in set_cxt (group_table.c); NULL: none */
 	Size		table_bytes;	/* what it takes */
-} GpusortNodeLimit;
+} GpusortLimit;
 
 /* Rows, their keys, and what makes them */
 typedef struct GpusortRows
@@ -85,60 +73,6 @@ typedef struct GpusortRows
 	GpusortColumns columns;		/* how the columns that it returns are copied */
 } GpusortRows;
 
-/*
- * It allocates everything in cxt, which is reset before the next sort.  Of the rows
- * read so far, the earlier ones are in spill and the later ones in set and rows; or
- * all of them are in core.
- */
-typedef struct GpusortGather
-{
-	const GpusortSortSpec *spec;
-	const struct GpusortForm *form;
-	GpusortNodeStats *stats;	/* without the key set that is sorted: see gpusort_sort_stats() */
-	PlanState  *child;			/* where rows are read now */
-	double		expected;		/* rows, by the planner's estimate */
-	bool		fed;			/* several processes gather the rows of one sort (part.c) */
-	bool		travels;		/* a device may put the rows in order: all are returned, once, forward */
-	Size		memory_limit;	/* bytes that the sort may use in memory */
-	GpusortNodeLimit limit;
-	MemoryContext cxt;
-	MemoryContext set_cxt;		/* the key set and its result; reset when a key set is spilled */
-	GpusortKeySetSpec set_spec;	/* set by form */
-	GpusortKeySet *set;			/* NULL: none, or it has been ended */
-	bool		sorted;			/* the key set is sorted, and its report not yet in stats */
-	uint64		nulls;			/* for values: NULLs, which are only counted */
-	GpusortRows rows;			/* for rows; all zeros for values */
-	GpusortPage page;			/* the rows that are being read */
-	MemoryContext store_cxt;	/* the store's memory, which later runs use again */
-	Size		adopted_bytes;	/* what the key set and the store have adopted from workers, in set_cxt; memory_limit
-								 * has been raised by it */
-	GpusortSpill *spill;		/* NULL: all rows are in memory */
-	Tuplesortstate *core;		/* NULL: core has not taken over */
-	GpusortArena *arena;		/* has the key set and the store, of a parallel worker, or beyond the first rows
-								 * of a sort that travels; NULL: none, or it has no memory */
-	MemoryContext arena_cxt;	/* of an arena of the process's own */
-	struct GpusortShared *shared;	/* with the other processes that gather; NULL: there are none */
-	GpusortActivity activity;
-	instr_time	begun;			/* when the first row was asked for */
-	GpusortCheck check;			/* gpusort.verify */
-
-	/* slots of minimal tuples, or virtual ones for values and bare rows */
-	TupleTableSlot *keys;		/* sort columns of a row being read; other columns are NULL; always
-								 * virtual */
-	TupleTableSlot *left;		/* left and right: two rows being compared */
-	TupleTableSlot *right;
-} GpusortGather;
-
-/* The result of a sort, valid until the key set is ended */
-typedef struct GpusortSorted
-{
-	const void *block;			/* row numbers (uint32) for rows, keys for values */
-	uint64		count;			/* elements of the block */
-	Size		row_bytes;		/* for rows: bytes of a row that a parent reads, mostly */
-	bool		travels;		/* rows come from gpusort_keyset_fetch_rows(), in the order of device_order */
-	const uint32 *device_order; /* NULL: the same as block */
-} GpusortSorted;
-
 /* Reserved memory for keys, which a form's take() fills.  All zeros: none */
 typedef struct GpusortRoom
 {
@@ -149,19 +83,282 @@ typedef struct GpusortRoom
 	Size		rest;			/* bytes that the memory limit leaves for the store, keys aside */
 } GpusortRoom;
 
-/* The keys and rows of one process, as the process that adopts them sees them */
-typedef struct GpusortPublished
+/*
+ * The window of a result that the backend reads.  A forward read of row begin + count of the
+ * window fills the next one: with rows that a device has put in order, or else with copies.
+ */
+typedef struct GpusortDrain
 {
-	uint64		rows;			/* in the arena */
-	uint64		removed;		/* by the limit of groups */
-	uint64		nulls;			/* of values: NULLs, which are only counted */
-	GpusortChecksum in;			/* if the sort is checked: all rows, */
-	GpusortChecksum dropped;	/* and those of them that were removed */
-	GpusortPlace keys;
-	GpusortPlace store;			/* for rows */
-	GpusortDoubt doubt;			/* for rows */
-	GpusortSpillPublished spilled;	/* if there is any, no row is in the arena */
-} GpusortPublished;
+	GpusortWindow window;		/* begin PG_UINT64_MAX, with count 0: no row fills a window */
+	uint64		next_count;		/* rows that the next window gets */
+	int			trials;			/* stretches of rows whose time has been taken, or is being taken */
+	uint64		trial_row;		/* the first row of the last one */
+	uint64		trial_ns;		/* when it began, on the monotonic clock */
+	double		row_ns[2];		/* the least time of a row in a trial: from the store, and copied */
+	bool		travels;		/* rows come from the device */
+	GpusortRowWindow device;	/* those that have come, but are not in a window yet */
+} GpusortDrain;
+
+/* How far a result has been returned, for gpusort.verify */
+typedef struct GpusortCheckPlace
+{
+	GpusortCheckRow last;		/* the row that was returned last */
+	GpusortChecksum out;		/* rows from the first one to that one */
+	bool		at_end;
+} GpusortCheckPlace;
+
+/*
+ * gpusort.verify.  Each row that comes in is hashed, in a worker or in the leader.  Each row that goes out is hashed, too, and compared
+ * with the one before by core's comparators.  Rows that a LIMIT or a bound of groups removes are hashed where they are removed, and are
+ * compared with the bound.  So at the end, the rows that came in are those that went out and those that were removed.
+ */
+typedef struct GpusortCheck
+{
+	bool		on;				/* everything else is valid */
+	GpusortCheckSubject subject;
+	GpusortCheckOrder order;
+	GpusortChecksum in;
+	GpusortChecksum dropped;	/* removed: the result does not have them */
+	GpusortChecksum tail;		/* behind the rows of the result that a LIMIT fetches */
+	bool		has_tail;
+	bool		bounded;		/* core keeps only the rows that a LIMIT fetches, and tells of no other ones */
+	GpusortCheckRow bound;		/* the last bound of a LIMIT */
+	GpusortCheckRow group_row;	/* the last row of a sorted set of which the first rows of each group are taken, */
+	uint64		group_rows;		/* the rows of its group up to it, */
+	uint64		group_count;	/* and these as the bound counts them */
+	GpusortCheckPlace place;
+	GpusortCheckPlace marked;
+} GpusortCheck;
+
+/*
+ * A sort allocates everything in cxt, which is reset before the next one.  The rows of a result are numbered from 0, NULLs of
+ * values included.  position and at_end work as tuplesort's "current" and "eof_reached".
+ */
+struct GpusortStream
+{
+	GpusortSortSpec spec;
+	const struct GpusortForm *form;
+	GpusortStreamState state;
+	double		expected;		/* rows, by the planner's estimate */
+	bool		fed;			/* several processes gather the rows of one sort (part.c) */
+	bool		travels;		/* a device may put the rows in order: all are returned, once, forward */
+	Size		memory_limit;	/* bytes that the sort may use in memory */
+	GpusortLimit limit;
+	MemoryContext cxt;
+	MemoryContext set_cxt;		/* the key set and its result; reset when a key set is spilled */
+	GpusortKeySetSpec set_spec;	/* set by form */
+	GpusortKeySet *set;			/* NULL: none, or it has been ended */
+	bool		unreported;		/* the key set is sorted, and its report not yet in sort */
+	uint64		nulls;			/* for values: NULLs, which are only counted */
+	GpusortRows rows;			/* for rows; all zeros for values */
+	GpusortPage page;			/* the rows that are being taken */
+	GpusortRoom room;
+	MemoryContext store_cxt;	/* the store's memory, which later runs use again */
+	Size		adopted_bytes;	/* what the key set and the store have adopted from workers, in set_cxt; memory_limit
+								 * has been raised by it */
+	GpusortSpill *spill;		/* NULL: all rows are in memory */
+	Tuplesortstate *core;		/* NULL: core has not taken over */
+	GpusortArena *arena;		/* has the key set and the store, of a parallel worker, or beyond the first rows
+								 * of a sort that travels; NULL: none, or it has no memory */
+	MemoryContext arena_cxt;	/* of an arena of the process's own */
+	struct GpusortShared *shared;	/* with the other processes that gather; NULL: there are none */
+	GpusortActivity activity;
+	GpusortCheck check;			/* gpusort.verify */
+
+	/* the result */
+	GpusortSorted sorted;		/* the rows in memory */
+	uint64		position;		/* the row that a forward read returns next */
+	bool		at_end;			/* the parent has asked for a row behind the last */
+	uint64		result_rows;	/* all rows */
+	uint64		nulls_before;	/* the first of them, which are NULL and in front of sorted */
+	uint64		nulls_after;	/* the last of them, likewise */
+	uint64		marked_position;
+	bool		marked_at_end;
+	GpusortDrain drain;			/* for rows in memory */
+
+	/* figures */
+	instr_time	begun;			/* when the sort began */
+	double		read_ms;		/* time in gpusort_stream_read() */
+	uint64		sorts;
+	GpusortReport sort;			/* of this sort, without a key set that is not reported */
+	GpusortReport earlier;		/* of earlier ones: sums of times, and the most memory, disk and runs */
+	int			key_bits;
+	int			return_threads;
+	const char *core_reason;
+	char		refusal[256];	/* core_reason may point here */
+	const char *distrust_reason;
+	char		engine_reason[256];
+
+	/* slots of minimal tuples, or virtual ones for values and bare rows */
+	TupleTableSlot *slot;		/* the row that is returned */
+	TupleTableSlot *core_slot;	/* the row that core returns: for bare rows a slot of minimal tuples, else the same as slot */
+	TupleTableSlot *keys;		/* sort columns of a row being read; other columns are NULL; always
+								 * virtual */
+	TupleTableSlot *left;		/* left and right: two rows being compared */
+	TupleTableSlot *right;
+};
+
+/*
+ * The two forms of a sort, values (form_values.c) and rows (form_rows.c)
+ */
+typedef struct GpusortForm
+{
+	uint64		max_rows;		/* of a key set */
+
+	/* Makes the key, which is planned, and the store, and begins the key set, unless a sample of the rows has to come first. */
+	void		(*begin) (GpusortStream *stream);
+	/* Takes the rows of the page from page.next on.  Returns false if row page.next, and all behind it, must go to core: see gpusort_gather_room(). */
+	bool		(*take) (GpusortStream *stream);
+	/*
+	 * Optional.  If a sample was to come first: chooses the words of the keys by the rows in the store, or by the sample of all
+	 * processes, begins the key set, and adds their keys.  more: other rows will come.
+	 */
+	void		(*settle) (GpusortStream *stream, bool more);
+	/* Returns row i of the key set of a GpusortStream in a slot, which is valid until the next call. */
+	GpusortSampleRow row;
+
+	/*
+	 * Sorts the key set as gpusort_sort_words() does, but completely.  trims: the groups may be in any order, but each in its
+	 * own.
+	 */
+	void		(*sort) (GpusortStream *stream, bool travels, bool trims, GpusortSorted *sorted);
+	/* Returns element i of the block in a slot, which is valid until the next call. */
+	TupleTableSlot *(*element) (GpusortStream *stream, const GpusortSorted *sorted, uint64 i);
+	/* Removes all rows but the first ones of the block, and copies their keys. */
+	void		(*keep) (GpusortStream *stream, const GpusortSorted *sorted, uint64 rows, char *keys);
+} GpusortForm;
+
+extern const GpusortForm gpusort_values;
+extern const GpusortForm gpusort_rows;
+
+/* Rows for which memory is reserved first; later, for as many as there are already. */
+#define GPUSORT_GATHER_LOOK_ROWS	256
+
+/* Rows, at most, between two reports to gpusort_activity and checks for interrupts. */
+#define GPUSORT_GATHER_REPORT_ROWS	65536
+
+/* Rows of the whole sort that this process has read so far. */
+static inline uint64
+gpusort_gather_rows(const GpusortStream *stream)
+{
+	return stream->nulls + stream->limit.removed +
+		(stream->set != NULL ? gpusort_keyset_rows(stream->set) : stream->rows.store.rows) +
+		(stream->spill != NULL ? gpusort_spill_rows(stream->spill) : 0);
+}
+
+/* Does the parent fetch a number of rows of each group? */
+static inline bool
+gpusort_groups_bounded(const GpusortStream *stream)
+{
+	return stream->spec.groups.count != GPUSORT_GROUP_ALL && stream->limit.rows >= 0;
+}
+
+/* Does it fetch one row of those that are equal in all columns of the sort? */
+static inline bool
+gpusort_groups_wants_distinct(const GpusortStream *stream)
+{
+	return stream->limit.rows == 1 && stream->spec.groups.count == GPUSORT_GROUP_ROWS &&
+		stream->spec.groups.columns == stream->spec.ncolumns;
+}
+
+/* Has the key set more rows than the parent fetches, of which all that are behind the bound can be removed? */
+static inline bool
+gpusort_limit_exceeded(const GpusortStream *stream)
+{
+	return stream->limit.rows >= 0 && !gpusort_groups_bounded(stream) &&
+		gpusort_keyset_rows(stream->set) > (uint64) stream->limit.rows;
+}
+
+/* ---- memory ---- */
+
+/*
+ * Memory that tie-breaking takes for a tied row, in bytes, beside two things: 16
+ * bytes that take the place of the scratch memory that gpusort_keyset_memory() has
+ * counted, and values that are compressed or stored in a TOAST table.
+ */
+#define GPUSORT_TIE_BYTES		29
+
+/* If the keys leave columns undecided, counts every row as tied.  This includes a byte for each row that is verified. */
+static inline Size
+gpusort_gather_tie_bytes(const GpusortStream *stream, uint64 more)
+{
+	if (stream->rows.key == NULL || gpusort_rowkey_doubt(stream->rows.key).undecided == 0)
+		return 0;
+	return (gpusort_keyset_rows(stream->set) + more) * GPUSORT_TIE_BYTES;
+}
+
+/*
+ * Bytes that the sort holds, plus those that it will need to sort the rows it
+ * has gathered and this many more, except the more rows' memory in the store.
+ */
+static inline Size
+gpusort_gather_memory(const GpusortStream *stream, uint64 more)
+{
+	return gpusort_keyset_memory(stream->set, more) + stream->limit.table_bytes + stream->rows.store.bytes +
+		gpusort_gather_tie_bytes(stream, more);
+}
+
+/* Notes that the sort takes this much memory. */
+static inline void
+gpusort_gather_note_memory(GpusortStream *stream, Size memory)
+{
+	stream->sort.memory = Max(stream->sort.memory, memory);
+}
+
+/* For rows: mean bytes of a row in the store, its place included; 0: there are none. */
+static inline Size
+gpusort_gather_row_bytes(const GpusortStream *stream)
+{
+	const GpusortRowStore *store = &stream->rows.store;
+
+	return store->rows > 0 ? (store->bytes - store->spare_bytes) / store->rows : 0;
+}
+
+/* ---- gather.c ---- */
+
+/* Adds the keys written so far to the key set. */
+extern void gpusort_gather_commit(GpusortStream *stream);
+
+/*
+ * Commits keys and makes room for at least one more.  Reports to gpusort_activity, enforces
+ * the limits and spills a key set if need be.  False if the remaining rows must go
+ * to core, to which all rows gathered so far were handed over.
+ */
+extern bool gpusort_gather_room(GpusortStream *stream);
+
+/*
+ * In a worker whose arena has no memory for another row: commits keys, and writes the rows that the
+ * arena has as a spilled run.  If it has none, or only those of a sample, the worker does without it from now on.
+ */
+extern void gpusort_gather_empty_arena(GpusortStream *stream);
+
+/* Takes the rows of the page from page.next on. */
+extern void gpusort_gather_take(GpusortStream *stream);
+
+/*
+ * After this process's last row: commits keys.  choose: begins the key set if there is none, because a sample was to come first.  The leader
+ * of several processes does that when the others have ended.
+ */
+extern void gpusort_gather_flush(GpusortStream *stream, bool choose);
+
+/* Begins core's tuplesort.  reason: a static text, or in stream. */
+extern void gpusort_core_begin(GpusortStream *stream, const char *reason);
+extern void gpusort_core_put(GpusortStream *stream, TupleTableSlot *slot);
+
+/* ---- form_values.c, form_rows.c ---- */
+
+/* Returns key i of an array of keys as a word. */
+static inline uint64
+gpusort_values_word(const GpusortStream *stream, const void *keys, uint64 i)
+{
+	return stream->set_spec.key_bytes == sizeof(uint64) ? ((const uint64 *) keys)[i] : ((const uint32 *) keys)[i];
+}
+
+/* Return the value of a word, or a row of the store or of the merge, in stream->slot. */
+extern TupleTableSlot *gpusort_values_return(GpusortStream *stream, uint64 word);
+extern TupleTableSlot *gpusort_rows_return(GpusortStream *stream, void *stored);
+
+/* ---- part.c, shared_sample.c ---- */
 
 /* Bytes of a sample in shared memory: 4,096 rows of 64 bytes */
 #define GPUSORT_SAMPLE_BYTES	((Size) 256 * 1024)
@@ -179,267 +376,38 @@ typedef struct GpusortShared
 	char		data[GPUSORT_SAMPLE_BYTES] pg_attribute_aligned(MAXIMUM_ALIGNOF);
 } GpusortShared;
 
-/* A worker's part of a sort, in shared memory */
-typedef struct GpusortPart
-{
-	bool		done;			/* everything below is final */
-	GpusortPublished published;
-	GpusortArenaFile file;		/* the arena's */
-} GpusortPart;
+/* In a worker, whose sort begins: its rows go to its part. */
+extern void gpusort_parts_join(GpusortParts *parts, GpusortStream *stream);
 
-struct GpusortResult;
-
-/*
- * The two forms of a sort, values (values.c) and rows (rows.c).  Nothing else asks
- * which one it is.  Values have nothing to do where a function is optional.
- */
-typedef struct GpusortForm
-{
-	uint64		max_rows;		/* of a key set */
-
-	/* Optional.  Plans the key.  Returns the reason why gpusort cannot sort, or NULL. */
-	const char *(*plan) (GpusortGather *gather);
-	/* Makes the key, which is planned, and the store, and begins the key set, unless a sample of the rows has to come first. */
-	void		(*begin) (GpusortGather *gather);
-	/* Takes the rows of the page.  Returns false if row page.next, and all behind it, must go elsewhere: see gpusort_gather_room(). */
-	bool		(*take) (GpusortGather *gather, GpusortRoom *room);
-	/* Optional.  Begins the key set, if a sample was to come first: see gpusort_rows_settle(). */
-	void		(*settle) (GpusortGather *gather, bool more);
-	/* Returns row i of the key set of a GpusortGather in a slot, which is valid until the next call. */
-	GpusortSampleRow row;
-
-	/* Begin core's tuplesort, put a row there, and get one. */
-	Tuplesortstate *(*begin_core) (const GpusortSortSpec *spec, int options);
-	void		(*put_core) (Tuplesortstate *core, TupleTableSlot *slot);
-	void		(*get_core) (struct GpusortResult *result, bool forward);
-
-	/* Optional.  In a worker: publishes rows and flags.  Returns false if the arena has no memory. */
-	bool		(*publish) (GpusortGather *gather, GpusortPublished *published);
-	/* Optional.  In the leader: adopts them. */
-	void		(*adopt) (GpusortGather *gather, const GpusortArena *arena, const GpusortPublished *published);
-
-	/*
-	 * Sorts the key set as gpusort_sort_words() does, but completely.  trims: the groups may be in any order, but each in its
-	 * own.
-	 */
-	void		(*sort) (GpusortGather *gather, bool travels, bool trims, GpusortSorted *sorted);
-
-	/* Returns the key of element i of the block. */
-	const void *(*key_at) (GpusortGather *gather, const GpusortSorted *sorted, uint64 i);
-	/* Returns element i of the block in a slot, which is valid until the next call. */
-	TupleTableSlot *(*element) (GpusortGather *gather, const GpusortSorted *sorted, uint64 i);
-
-	/* Makes the N-th row of the key set, which is sorted by words into one block, the bound of the LIMIT. */
-	void		(*set_bound) (GpusortGather *gather, const GpusortSorted *sorted);
-	/* Does element i of the block equal the bound? */
-	bool		(*equals_bound) (GpusortGather *gather, const GpusortSorted *sorted, uint64 i);
-	/* Removes all rows but the first ones of the block, and copies their keys. */
-	void		(*keep) (GpusortGather *gather, const GpusortSorted *sorted, uint64 rows, char *keys);
-
-	/* Begins a spill with the first run, writes the result to it, and, optional, prepares for the next run. */
-	GpusortSpill *(*begin_spill) (GpusortGather *gather, const GpusortSorted *sorted);
-	void		(*spill) (GpusortGather *gather, const GpusortSorted *sorted);
-	void		(*end_spill) (GpusortGather *gather);
-
-	/* Return element i of the block, and the next row of the merge of spilled runs, which has one. */
-	TupleTableSlot *(*at) (struct GpusortResult *result, uint64 i);
-	TupleTableSlot *(*merged) (struct GpusortResult *result);
-} GpusortForm;
-
-extern const GpusortForm gpusort_values;
-extern const GpusortForm gpusort_rows;
-
-/* Rows for which memory is reserved first; later, for as many as there are already. */
-#define GPUSORT_GATHER_LOOK_ROWS	256
-
-/* Rows, at most, between two reports to gpusort_activity and checks for interrupts. */
-#define GPUSORT_GATHER_REPORT_ROWS	65536
-
-/* Rows of the whole sort that this process has read so far. */
-static inline uint64
-gpusort_gather_rows(const GpusortGather *gather)
-{
-	return gather->nulls + gather->limit.removed + (gather->set != NULL ? gpusort_keyset_rows(gather->set) : gather->rows.store.rows) +
-		(gather->spill != NULL ? gpusort_spill_rows(gather->spill) : 0);
-}
-
-/*
- * Memory that tie-breaking takes for a tied row, in bytes, beside two things: 16
- * bytes that take the place of the scratch memory that gpusort_keyset_memory() has
- * counted, and values that are compressed or stored in a TOAST table.
- */
-#define GPUSORT_TIE_BYTES		29
-
-/* Does the parent fetch a number of rows of each group? */
-static inline bool
-gpusort_groups_bounded(const GpusortGather *gather)
-{
-	return gather->spec->groups.count != GPUSORT_GROUP_ALL && gather->limit.rows >= 0;
-}
-
-/* If the keys leave columns undecided, counts every row as tied.  This includes a byte for each row that is verified. */
-static inline Size
-gpusort_gather_tie_bytes(const GpusortGather *gather, uint64 more)
-{
-	if (gather->rows.key == NULL || gpusort_rowkey_doubt(gather->rows.key).undecided == 0)
-		return 0;
-	return (gpusort_keyset_rows(gather->set) + more) * GPUSORT_TIE_BYTES;
-}
-
-/*
- * Bytes that the sort holds, plus those that it will need to sort the rows it
- * has gathered and this many more, except the more rows' memory in the store.
- */
-static inline Size
-gpusort_gather_memory(const GpusortGather *gather, uint64 more)
-{
-	return gpusort_keyset_memory(gather->set, more) + gather->limit.table_bytes + gather->rows.store.bytes +
-		gpusort_gather_tie_bytes(gather, more);
-}
-
-/* For rows: mean bytes of a row in the store, its place included; 0: there are none. */
-static inline Size
-gpusort_gather_row_bytes(const GpusortGather *gather)
-{
-	const GpusortRowStore *store = &gather->rows.store;
-
-	return store->rows > 0 ? (store->bytes - store->spare_bytes) / store->rows : 0;
-}
-
-/* ---- gather.c ---- */
-
-/* Allocates what all sorts of a node use: cxt and slots.  All else is zero. */
-extern void gpusort_gather_init(GpusortGather *gather, const GpusortSortSpec *spec, GpusortNodeStats *stats,
-								EState *estate);
-
-/*
- * Begins the sort, which is planned: key, store and an empty key set, in the arena if there is one.
- * memory: bytes that it may use.
- */
-extern void gpusort_gather_begin(GpusortGather *gather, Size memory);
-
-/* After the last row. */
-extern void gpusort_gather_finish(GpusortGather *gather, GpusortRoom *room);
-
-/*
- * Begins the key set if there is none, because a sample was to come first.  The leader calls this when the other processes have
- * ended.
- */
-extern void gpusort_gather_choose(GpusortGather *gather);
-
-/* Reads the child to its end.  Returns false if all rows are in core's tuplesort. */
-extern bool gpusort_gather_read(GpusortGather *gather);
-
-/* Adds the keys written so far to the key set. */
-extern void gpusort_gather_commit(GpusortGather *gather, GpusortRoom *room);
-
-/*
- * Commits keys and makes room for at least one more.  Reports to gpusort_activity, enforces
- * the limits and spills a key set if need be.  False if the remaining rows must go
- * to core, to which all rows gathered so far were handed over.
- */
-extern bool gpusort_gather_room(GpusortGather *gather, GpusortRoom *room);
-
-/*
- * In a worker whose arena has no memory for another row: commits keys, and writes the rows that the
- * arena has as a spilled run.  If it has none, or only those of a sample, the worker does without it from now on.
- */
-extern void gpusort_gather_empty_arena(GpusortGather *gather, GpusortRoom *room);
-
-/* Begins core's tuplesort.  reason: a static text, or in stats. */
-extern void gpusort_core_begin(GpusortGather *gather, const char *reason);
-
-/* Puts the rows of the page from page.next on, and the remaining rows of the child, into core's tuplesort. */
-extern void gpusort_core_read(GpusortGather *gather);
-
-/* ---- part.c ---- */
-
-/*
- * In the leader: prepares what all share, before the first row.  The part of each worker that will be launched, or launched again,
- * is zeroed, and gets its file from gpusort_arena_lend().  processes: the most that may have a part, this one included.
- */
-extern void gpusort_part_share(GpusortShared *shared, GpusortGather *gather, int processes);
-
-/* In the leader: frees what it has not adopted.  Raises no error. */
-extern void gpusort_part_take_back(GpusortPart *part);
-
-/* In a worker: says where its rows go, before gpusort_gather_begin(). */
-extern void gpusort_part_begin(GpusortPart *part, GpusortGather *gather, GpusortShared *shared);
-
-/* In a worker: publishes its rows, all of them, and ends the key set.  Raises errors of temporary files. */
-extern void gpusort_part_publish(GpusortPart *part, GpusortGather *gather);
-
-/*
- * In the leader: adds the rows that a worker, from number 0, has published, without copying those in
- * memory.  Returns the bytes of these, which the memory limit does not count.
- */
-extern Size gpusort_part_adopt(GpusortPart *part, GpusortGather *gather, int worker);
-
-/* ---- sample.c ---- */
+/* In a worker: takes what the leader says of the sort. */
+extern void gpusort_parts_input(const GpusortParts *parts, GpusortStreamInput *input);
 
 /*
  * Settles the key of rows by the sample of all processes, which is made of this one's rows if there is none yet: perhaps of few,
  * if it has read them all before another process had its sample.
  */
-extern void gpusort_sample_settle(GpusortGather *gather);
+extern void gpusort_sample_settle(GpusortStream *stream);
 
-/* ---- rows.c ---- */
-
-/* For rows without a key set: are those in the store enough for a sample? */
-extern bool gpusort_rows_sampled(const GpusortGather *gather);
-
-/*
- * For the rows in the store: chooses the words of the keys by them, or by the sample of all processes, begins the key set, and
- * adds their keys.  more: other rows will come.
- */
-extern void gpusort_rows_settle(GpusortGather *gather, bool more);
-
-/* Makes room for at least one more row: gpusort_gather_room() for its key, and for the row. */
-extern bool gpusort_rows_room(GpusortGather *gather, GpusortRoom *room);
-
-/* ---- sort.c ---- */
-
-/*
- * After the last row: sorts the rows in memory and sets sorted to the result, or spills
- * them and begins the merge.
- */
-extern void gpusort_gather_end(GpusortGather *gather, GpusortSorted *sorted);
-
-/* All rows are in spilled runs: frees the memory that rows had, but for a file that the leader has lent, before runs are merged. */
-extern void gpusort_gather_end_runs(GpusortGather *gather);
-
-/*
- * Sorts the key set, which has rows, writes it to the temporary file as a spilled run,
- * and ends it; empties the store.  Raises the errors of temporary files.
- */
-extern void gpusort_gather_spill(GpusortGather *gather);
-
-/* For rows: see GpusortForm. */
-extern GpusortSpill *gpusort_spill_begin_rows(GpusortGather *gather, const GpusortSorted *sorted);
-extern void gpusort_spill_write_rows(GpusortGather *gather, const GpusortSorted *sorted);
+/* ---- sort_set.c ---- */
 
 /* Begins an empty key set.  Frees the memory of the previous key set, which has been ended. */
-extern void gpusort_gather_begin_set(GpusortGather *gather);
-
-/* Finishes the key set's sort, adds its report to stats, frees the result, and removes all keys. */
-extern void gpusort_gather_empty_set(GpusortGather *gather);
-
-/* Finishes the key set's sort, adds its report to stats, and frees the key set and its result. */
-extern void gpusort_gather_end_set(GpusortGather *gather);
+extern void gpusort_set_begin(GpusortStream *stream);
 
 /*
  * Sorts the key set; rows whose keys have equal words stay in the order of arrival.  ties, spans
  * and nspans: see gpusort_keyset_sort().
  */
-extern void gpusort_sort_words(GpusortGather *gather, uint8 *ties, const GpusortRowSpan *spans, int nspans,
-							   GpusortSorted *sorted);
+extern void gpusort_set_sort_words(GpusortStream *stream, uint8 *ties, const GpusortRowSpan *spans, int nspans,
+								   GpusortSorted *sorted);
 
-/*
- * Copies the statistics and adds the report of the key set whose result is being returned.
- * Only reads, because EXPLAIN may be asked for in the middle of a running query, which
- * goes on afterwards.
- */
-extern void gpusort_sort_stats(const GpusortGather *gather, GpusortNodeStats *stats);
+/* Finishes the key set's sort, adds its report to the sort's, frees the result, and removes all keys. */
+extern void gpusort_set_empty(GpusortStream *stream);
+
+/* Finishes the key set's sort, adds its report to the sort's, and frees the key set and its result. */
+extern void gpusort_set_end(GpusortStream *stream);
+
+/* Adds the report of a key set's sort: its times, and if it has one, its engine. */
+extern void gpusort_report_add_set(GpusortReport *report, const GpusortReport *set);
 
 /* Before element i of the block is read: prefetches the rows of elements behind it, now and then. */
 static inline void
@@ -449,25 +417,320 @@ gpusort_sort_look_ahead(const GpusortSorted *sorted, const GpusortRowStore *stor
 		gpusort_rowstore_look_ahead(store, sorted->block, sorted->count, i, sorted->row_bytes);
 }
 
+/* ---- spill_set.c ---- */
+
+/*
+ * Sorts the key set, which has rows, writes it to the temporary file as a spilled run,
+ * and ends it; empties the store.  Raises the errors of temporary files.
+ */
+extern void gpusort_set_spill(GpusortStream *stream);
+
+/* All rows are in spilled runs: frees the memory that rows had, but for a file that the leader has lent, before runs are merged. */
+extern void gpusort_set_end_runs(GpusortStream *stream);
+
+/* ---- trim.c ---- */
+
+/* Begins a sort of which the parent fetches at most these rows, of each group if there are any; -1: all. */
+extern void gpusort_limit_begin(GpusortStream *stream, int64 rows);
+
+/*
+ * Sorts the key set, and removes all rows but those that the parent may fetch.  The remaining rows
+ * keep their order.  Sets the bound, unless the limit is that of groups.
+ */
+extern void gpusort_limit_trim(GpusortStream *stream);
+
+/*
+ * The key set has no room for further rows: trims it, if that may make room.  Returns true if it has.
+ */
+extern bool gpusort_limit_relieve(GpusortStream *stream);
+
+/* Counts row i of the page, which has this key, as removed; reports and checks for interrupts now and then. */
+extern void gpusort_limit_count_removed(GpusortStream *stream, const void *key, int i);
+
+/* For rows: see GpusortForm. */
+extern void gpusort_limit_keep_rows(GpusortStream *stream, const GpusortSorted *sorted, uint64 rows, char *keys);
+
+/* ---- bound.c ---- */
+
+/*
+ * The key set has been sorted by words, into one block, and gpusort_limit_exceeded() is true: puts the
+ * rows that the parent may fetch to the front of the block, and sets the bound.  Returns the
+ * number of rows in front.
+ */
+extern uint64 gpusort_bound_select(GpusortStream *stream, const GpusortSorted *sorted);
+
+/* Compares a row with the bound, which has the same words.  True if the row is behind it. */
+extern bool gpusort_bound_is_behind(GpusortStream *stream, TupleTableSlot *slot);
+
+/* There is a bound: does a key sort before its words (-1), behind them (1), or is it equal (0)? */
+static inline int
+gpusort_limit_compare(const GpusortLimit *limit, const uint64 *words)
+{
+	for (int i = 0; i < limit->nwords; i++)
+	{
+		if (words[i] != limit->words[i])
+			return words[i] < limit->words[i] ? -1 : 1;
+	}
+	return 0;
+}
+
+/* ---- group_trim.c ---- */
+
+/* Rows between two checks for interrupts */
+#define GPUSORT_GROUPS_INTERRUPT_ROWS	4096
+
+/* The least rows at which groups are trimmed.  A trim of so few pays if it leaves this part of the rows, or less. */
+#define GPUSORT_GROUPS_ROWS		65536
+#define GPUSORT_GROUPS_FEW		0.5
+
+/* Will a trim leave at most this part of the key set's rows?  A sample says it, if the last trim has left more. */
+extern bool gpusort_groups_leave(GpusortStream *stream, double part);
+
+/*
+ * After the sort of a run that will be spilled, and of all rows: take those rows from it that groups have too many of,
+ * where that takes less time than to write them, or to return them.
+ */
+extern void gpusort_groups_trim_run(GpusortStream *stream, GpusortSorted *sorted);
+extern void gpusort_groups_trim_result(GpusortStream *stream, GpusortSorted *sorted);
+
+/*
+ * The key set has been sorted into one block, and gpusort_groups_bounded() is true: puts the rows
+ * that the parent may fetch to the front of the block, in the same order.  Returns their number.
+ */
+extern uint64 gpusort_groups_select(GpusortStream *stream, const GpusortSorted *sorted);
+
+/* ---- group_table.c ---- */
+
+/*
+ * Finds the rows that the parent may fetch in a key set that is not sorted: *kept of them.  Returns their numbers,
+ * in any order, in an array in set_cxt, or NULL if that needs a sort.  The table stays if it removes rows.
+ */
+extern uint32 *gpusort_groups_find(GpusortStream *stream, uint64 *kept);
+
+/*
+ * Asks the table, which there is, about n new rows whose keys lie side by side: behind[i] says whether row i can be
+ * removed, since its group has all the rows that the parent may fetch.  Returns false if the table cannot say it any more.
+ */
+extern bool gpusort_groups_ask(GpusortStream *stream, const uint64 *keys, int n, bool *behind);
+
+/* Checks that there are N rows of the group of this row, which has this key, before it or equal to it in the table. */
+extern void gpusort_groups_check_behind(GpusortStream *stream, const uint64 *key, TupleTableSlot *slot);
+
+/* For that check: the key set has kept the rows with these numbers, in ascending order, which have the numbers 0 to n - 1 now. */
+extern void gpusort_groups_renumber(GpusortStream *stream, const uint32 *kept, uint32 n);
+
+/* Frees the table.  Returns false if there is none. */
+extern bool gpusort_groups_drop_table(GpusortStream *stream);
+
+/* About what part of a key set's rows may the parent fetch, 0 to 1?  Takes 2 ns a row. */
+extern double gpusort_groups_expect(GpusortStream *stream);
+
+/* ---- ties.c ---- */
+
 /*
  * Breaks the ties in a key set's whole result: sorts row numbers whose keys have
  * equal words, those that the doubt names, by the columns' comparators, in place.  order: all row numbers of
  * the key set, sorted by words; rows is their number.  known: ties, as gpusort_keyset_sort() has set it,
- * which is overwritten, or NULL.  In ties.c.
+ * which is overwritten, or NULL.
  */
-extern void gpusort_ties_break(GpusortGather *gather, uint32 *order, uint64 rows, uint8 *known);
+extern void gpusort_ties_break(GpusortStream *stream, uint32 *order, uint64 rows, uint8 *known);
+
+/* ---- tie_group.c, tie_distinct.c ---- */
+
+/* A row of a tie group, with its value of the column by which the group is sorted. */
+typedef struct GpusortTiedRow
+{
+	union
+	{
+		Datum		value;		/* points into the row, or to an expanded copy */
+		const char *bytes;		/* the bytes that a string is sorted by */
+	};
+	uint32		row;			/* row number in the store */
+	uint32		length:31;		/* number of bytes */
+	uint32		tied:1;			/* while words are sorted: its word equals that of the
+								 * row before it; afterwards: its value does, and the
+								 * later columns have to decide */
+} GpusortTiedRow;
+
+/*
+ * Per row: a GpusortTiedRow, a word, the word's place in the order, and a
+ * GpusortTie.  Distinct values take less.
+ */
+StaticAssertDecl(sizeof(GpusortTiedRow) + sizeof(uint64) + sizeof(uint32) + sizeof(uint8) == GPUSORT_TIE_BYTES,
+				 "memory for breaking ties is counted against the limit");
+
+/* The sort of a tie group by one column. */
+typedef struct GpusortTiedGroup
+{
+	GpusortStream *stream;
+	MemoryContext values;		/* expanded values; reset after each group of the key set */
+	Size		room;			/* bytes that may still be expanded into values */
+	int			column;			/* the column of the ORDER BY list, from 0; the rows are
+								 * equal in the columns before it */
+	bool		descending;		/* that column's direction */
+} GpusortTiedGroup;
+
+/*
+ * Compares two rows of the store by the ORDER BY columns from this one on, then by row
+ * number.  Leaves them in the slots left and right.
+ */
+extern int gpusort_ties_compare_rows(GpusortStream *stream, uint32 a, uint32 b, int column);
+
+/*
+ * Sorts order, n numbers of rows whose keys have equal words, by the columns.  Raises
+ * the errors of their comparators.
+ */
+extern void gpusort_ties_sort_group(GpusortTiedGroup *group, uint32 *order, uint64 n);
+
+/*
+ * Sorts n rows, none of which is NULL in the group's column, by that column if it
+ * has few distinct values.  Sets order to their row numbers, and tied of row i if
+ * the row at order[i] has the same value as the one before it.  Rows with the same
+ * value stay in the order in which they came.  Returns false, with order
+ * unchanged, if there are too many distinct values.  Raises the errors of the
+ * column's comparator.
+ */
+extern bool gpusort_ties_sort_distinct(GpusortTiedGroup *group, GpusortTiedRow *rows, uint64 n,
+									   uint32 *order);
+
+/* ---- tie_strings.c ---- */
+
+/* A column of strings of the store */
+typedef struct GpusortStrings
+{
+	const GpusortRowStore *store;
+	TupleDesc	desc;			/* of the rows */
+	int			attribute;		/* the column's, from 0 */
+	bool		is_name;		/* the values are names */
+	bool		blank_padded;	/* trailing blanks do not count */
+	int			fixed;			/* attributes from the first one on whose offsets are the
+								 * same in all rows without NULLs, at most attribute */
+	uint32		offset;			/* where the first attribute behind these begins, if aligned */
+} GpusortStrings;
+
+/* Prepares reading a column (from 0) of the ORDER BY list. */
+extern void gpusort_strings_begin(GpusortStrings *strings, GpusortStream *stream, int column);
+
+/*
+ * Sets *string to the string in a row of the store, which stays there; its bytes
+ * are NULL if it is NULL.  Returns false, with *string undefined, if it is longer
+ * than GPUSORT_STRING_BYTES, compressed or stored in a TOAST table, or if the row
+ * is older than the column.  Any thread may call this: it raises no error, and
+ * allocates and changes nothing.
+ */
+extern bool gpusort_strings_read(const GpusortStrings *strings, uint32 row, GpusortString *string);
+
+/* ---- verify.c ---- */
 
 /*
  * Verifies an order that words have only proposed, ties being broken, and makes it
- * right.  In verify.c.
+ * right.
  */
-extern void gpusort_verify_order(GpusortGather *gather, uint32 *order, uint64 rows);
+extern void gpusort_verify_order(GpusortStream *stream, uint32 *order, uint64 rows);
 
 /*
  * Compares rows that have the same deciding words with the first of them, as far as
  * threads can: by strings under libc.  Sets verdicts, which has room for all rows, to
- * GpusortCollateVerdicts.  In verify.c.
+ * GpusortCollateVerdicts.
  */
-extern void gpusort_verify_with_first(GpusortGather *gather, uint32 *order, uint64 rows, uint8 *verdicts);
+extern void gpusort_verify_with_first(GpusortStream *stream, uint32 *order, uint64 rows, uint8 *verdicts);
 
-#endif							/* GPUSORT_NODE_STATE_H */
+/* ---- return.c ---- */
+
+/* Begins to return rows: those of sorted, or of the spill, whose merge has begun. */
+extern void gpusort_result_begin(GpusortStream *stream);
+
+/* Returns to the first row. */
+extern void gpusort_result_rewind(GpusortStream *stream);
+
+/* Returns the next row in this direction, without a check. */
+extern TupleTableSlot *gpusort_result_step(GpusortStream *stream, bool forward);
+
+/*
+ * Returns a value.  Does what ExecClearTuple() and ExecStoreVirtualTuple() do, inlined: the two
+ * calls would be a fifth of the cost of a value.
+ */
+static inline TupleTableSlot *
+gpusort_result_value(GpusortStream *stream, Datum value, bool isnull)
+{
+	TupleTableSlot *slot = stream->slot;
+
+	/* the parent has materialized the last value */
+	if (unlikely(TTS_SHOULDFREE(slot)))
+		ExecClearTuple(slot);
+	slot->tts_values[0] = value;
+	slot->tts_isnull[0] = isnull;
+	slot->tts_flags &= ~TTS_FLAG_EMPTY;
+	slot->tts_nvalid = 1;
+	return slot;
+}
+
+/* ---- window.c ---- */
+
+/* Begins to return the rows of sorted. */
+extern void gpusort_drain_begin(GpusortStream *stream);
+
+/*
+ * Fills the window that begins at row i of the block, where the one before ends.  May take
+ * some milliseconds.  If the rows lie in sequence, or other sorts have taken all threads, the
+ * window stays empty and begins behind rows that it would have had.
+ */
+extern void gpusort_drain_fill(GpusortDrain *drain, uint64 i);
+
+/* Returns row i of the block, from the window or the store.  Valid until the next call. */
+static inline void *
+gpusort_drain_row(GpusortStream *stream, uint64 i)
+{
+	GpusortDrain *drain = &stream->drain;
+	const GpusortWindow *window = &drain->window;
+
+	if (i - window->begin <= window->count)
+	{
+		if (unlikely(i - window->begin == window->count))
+			gpusort_drain_fill(drain, i);
+		if (likely(i - window->begin < window->count))
+			return window->rows[i - window->begin];
+	}
+	gpusort_sort_look_ahead(&stream->sorted, &stream->rows.store, i);
+	return gpusort_rowstore_row(&stream->rows.store, ((const uint32 *) stream->sorted.block)[i]);
+}
+
+/* ---- check_rows.c ---- */
+
+/* Begins a sort, of which nothing has been gathered. */
+extern void gpusort_check_begin(GpusortStream *stream, const GpusortStreamInput *input);
+
+/* Adds a row that comes in, or the rows of the page. */
+extern void gpusort_check_row(GpusortStream *stream, TupleTableSlot *slot);
+extern void gpusort_check_page(GpusortStream *stream);
+
+/* The key set is sorted by words: checks that the block has all of its rows, before they are moved or removed by it. */
+extern void gpusort_check_words(GpusortStream *stream, const GpusortSorted *sorted);
+
+/* Takes the row in the slot as the bound of the LIMIT, behind which rows are removed from now on. */
+extern void gpusort_check_set_bound(GpusortStream *stream, TupleTableSlot *slot);
+
+/* Adds a row that is removed.  If there is a bound, it must not be before it. */
+extern void gpusort_check_drop(GpusortStream *stream, TupleTableSlot *slot);
+
+/* The first rows of each group are taken from a sorted set, of which this is the next element.  first: it is the first one; kept: it is taken */
+extern void gpusort_check_group(GpusortStream *stream, TupleTableSlot *slot, bool first, bool kept);
+
+/* All rows are sorted, in memory: looks at those that a LIMIT does not fetch, which nobody else does. */
+extern void gpusort_check_sorted(GpusortStream *stream, const GpusortSorted *sorted);
+
+/* Checks a row before it is returned, the next one in this direction.  The slot is empty at the end. */
+extern void gpusort_check_return(GpusortStream *stream, TupleTableSlot *slot, bool forward);
+
+/* The merge's rows, which are all, have been handed over to core: checks them, and that core returns the same ones. */
+extern void gpusort_check_moved(GpusortStream *stream, const GpusortChecksum *moved);
+
+/* As the result does. */
+extern void gpusort_check_rewind(GpusortCheck *check);
+extern void gpusort_check_mark(GpusortCheck *check, TupleDesc desc);
+extern void gpusort_check_restore(GpusortCheck *check, TupleDesc desc);
+
+/* Raises an error about the result of the sort. */
+GPUSORT_NORETURN extern void gpusort_check_sort_failed(GpusortStream *stream, const char *detail);
+
+#endif							/* GPUSORT_SORT_SORT_STATE_H */

@@ -1,54 +1,16 @@
 /*-------------------------------------------------------------------------
  *
  * spec.c
- *		The order that a GpuSort makes, as its plan states it.
+ *		Describes the order of a sort.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include "executor/executor.h"
-#include "nodes/extensible.h"
-#include "parser/parsetree.h"
 #include "utils/lsyscache.h"
 
-#include "sort/sort_state.h"
-
-/* Unpacks custom_private, which plan/make.c has packed. */
-static void
-read_plan(GpusortSortSpec *spec, CustomScanState *css)
-{
-	CustomScan *scan = (CustomScan *) css->ss.ps.plan;
-	List	   *attnos = linitial(scan->custom_private);
-	List	   *operators = lsecond(scan->custom_private);
-	List	   *collations = lthird(scan->custom_private);
-	List	   *nulls_first = lfourth(scan->custom_private);
-	List	   *numbers = list_nth(scan->custom_private, 4);
-	int			n = list_length(attnos);
-	GpusortSortColumn *columns = palloc(n * sizeof(GpusortSortColumn));
-
-	for (int i = 0; i < n; i++)
-	{
-		AttrNumber	attno = list_nth_int(attnos, i);
-
-		columns[i] = gpusort_rowkey_column(attno, list_nth_oid(operators, i), list_nth_oid(collations, i),
-										   list_nth_int(nulls_first, i),
-										   get_tle_by_resno(outerPlan(scan)->targetlist, attno)->expr);
-	}
-	gpusort_spec_set(spec, css->ss.ss_ScanTupleSlot->tts_tupleDescriptor, columns, n);
-	spec->processes = linitial_int(numbers);
-	spec->limit_of_core = list_nth_int(numbers, 1);
-	spec->limit_ties = list_nth_int(numbers, 2);
-	spec->limit_below = list_nth_int(numbers, 3);
-	spec->groups.count = (GpusortGroupCount) list_nth_int(numbers, 4);
-	spec->groups.columns = list_nth_int(numbers, 5);
-	spec->groups.peer_columns = list_nth_int(numbers, 6);
-	if (scan->custom_exprs != NIL)
-	{
-		spec->limit_count = ExecInitExpr(linitial(scan->custom_exprs), &css->ss.ps);
-		spec->limit_offset = ExecInitExpr(lsecond(scan->custom_exprs), &css->ss.ps);
-	}
-}
+#include "compat.h"
+#include "sort/stream.h"
 
 /*
  * If a row is a single pass-by-value column whose keys can be decoded, returns
@@ -86,55 +48,5 @@ gpusort_spec_set(GpusortSortSpec *spec, TupleDesc desc, GpusortSortColumn *colum
 		spec->nulls_first[i] = columns[i].nulls_first;
 	}
 	spec->value_type = find_value_type(spec);
-	spec->form = spec->value_type != NULL ? &gpusort_values : &gpusort_rows;
 	spec->bare = desc->natts == 1 && GPUSORT_ATTRIBUTE(desc, 0)->attlen == -1;
-}
-
-void
-gpusort_spec_init(GpusortSortSpec *spec, CustomScanState *css, bool random_access)
-{
-	spec->random_access = random_access;
-	read_plan(spec, css);
-	/* 0 and -0 are equal, and so are all NaNs, but their keys are not */
-	if ((spec->limit_ties || spec->groups.count > GPUSORT_GROUP_ROWS) && spec->value_type != NULL &&
-		(spec->value_type->kind == GPUSORT_KIND_FLOAT4 || spec->value_type->kind == GPUSORT_KIND_FLOAT8))
-		spec->limit_count = NULL;
-
-	/*
-	 * The slot of a custom scan holds virtual tuples by default.  The parents
-	 * are initialized after this node and compile expressions for the kind of
-	 * slot that it announces here.
-	 */
-	if (gpusort_spec_slots(spec) != &TTSOpsVirtual)
-	{
-		gpusort_init_scan_slot(css->ss.ps.state, &css->ss, spec->desc, gpusort_spec_slots(spec));
-		ExecAssignScanProjectionInfoWithVarno(&css->ss, INDEX_VAR);
-	}
-	if (css->ss.ps.ps_ProjInfo != NULL)
-		elog(ERROR, "the target list of %s differs from its input", css->methods->CustomName);
-}
-
-int64
-gpusort_spec_limit(const GpusortSortSpec *spec, ExprContext *context)
-{
-	bool		isnull;
-	int64		count;
-	int64		offset = 0;
-
-	if (spec->limit_count == NULL)
-		return -1;
-	count = DatumGetInt64(ExecEvalExprSwitchContext(spec->limit_count, context, &isnull));
-	if (isnull)
-		return -1;
-	if (spec->limit_offset != NULL)
-	{
-		offset = DatumGetInt64(ExecEvalExprSwitchContext(spec->limit_offset, context, &isnull));
-		if (isnull)
-			offset = 0;
-	}
-	ResetExprContext(context);
-	/* nodeLimit.c has raised an error if one is negative; LIMIT 0 fetches nothing */
-	count = Max(count, 1 + spec->limit_below) - spec->limit_below;
-	offset = Max(offset, 0);
-	return count > PG_INT64_MAX - offset ? -1 : count + offset;
 }

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * distinct.c
+ * tie_distinct.c
  *		Sorts a tie group by a column with few distinct values.
  *
  * A hash table of the values' bytes finds the distinct ones.  Only these are compared, and

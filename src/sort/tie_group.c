@@ -411,7 +411,7 @@ gpusort_ties_sort_group(GpusortTiedGroup *group, uint32 *order, uint64 n)
 	{
 		Size		bytes = gpusort_gather_memory(stream, 0) + room - group->room;
 
-		stream->stats.memory = Max(stream->stats.memory, bytes);
+		gpusort_gather_note_memory(stream, bytes);
 		MemoryContextReset(group->values);
 		group->room = room;
 	}

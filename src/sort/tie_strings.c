@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * strings.c
+ * tie_strings.c
  *		Reads the strings of stored rows, for threads.
  *
  * slot_getattr() deforms a tuple into a slot, which threads cannot share.  So they find a

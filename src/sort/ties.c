@@ -123,7 +123,7 @@ void
 gpusort_ties_break(GpusortStream *stream, uint32 *order, uint64 rows, uint8 *known)
 {
 	Size		memory = gpusort_gather_memory(stream, 0);
-	GpusortTiedGroup	group = {.gather = gather};
+	GpusortTiedGroup	group = {.stream = stream};
 	uint8	   *ties = known;
 	uint8	   *tie;
 	uint64		ahead = 0;

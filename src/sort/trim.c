@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * limit.c
+ * trim.c
  *		GpuSort keeps only the rows that its parent can use.
  *
  * If the parent fetches N rows, GpuSort collects 2 N of them, sorts their keys, and removes
@@ -90,7 +90,7 @@ gpusort_limit_count_removed(GpusortStream *stream, const void *key, int i)
 	{
 		CHECK_FOR_INTERRUPTS();
 		gpusort_activity_report(&stream->activity, GPUSORT_PHASE_GATHERING,
-								stream->nulls + stream->limit.removed, stream->stats.memory, stream->stats.engine);
+								stream->nulls + stream->limit.removed, stream->sort.memory, stream->sort.engine);
 	}
 }
 
@@ -139,7 +139,7 @@ keep_rows(GpusortStream *stream, const GpusortSorted *sorted, uint64 kept)
 	char	   *keys = gpusort_memory_alloc_pages(stream->cxt, kept * width);
 
 	stream->form->keep(stream, sorted, kept, keys);
-	gpusort_gather_empty_set(stream);
+	gpusort_set_empty(stream);
 	gpusort_keyset_append(stream->set, keys, kept);
 	gpusort_memory_free(keys, kept * width);
 }
@@ -180,7 +180,7 @@ trim(GpusortStream *stream)
 		kept = trim_groups(stream);
 	else
 	{
-		gpusort_sort_words(stream, NULL, NULL, 0, &sorted);
+		gpusort_set_sort_words(stream, NULL, NULL, 0, &sorted);
 		kept = gpusort_bound_select(stream, &sorted);
 		keep_rows(stream, &sorted, kept);
 	}

@@ -232,10 +232,10 @@ distrust(Verification *verification)
 	MemoryContext old;
 
 	verification->by.libc->distrusted = true;
-	if (stream->stats.distrust_reason != NULL)
+	if (stream->distrust_reason != NULL)
 		return;
 	old = MemoryContextSwitchTo(MemoryContextGetParent(stream->cxt));
-	stream->stats.distrust_reason =
+	stream->distrust_reason =
 		psprintf("collation \"%s\" of column %d orders differently from its sort keys",
 				 get_collation_name(stream->spec.collations[column]), column + 1);
 	MemoryContextSwitchTo(old);

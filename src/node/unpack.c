@@ -1,18 +1,17 @@
 /*-------------------------------------------------------------------------
  *
- * spec.c
- *		The order that a GpuSort makes, as its plan states it.
+ * unpack.c
+ *		Unpacks the order of a GpuSort or a GpuSort Feed from its plan.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
 #include "executor/executor.h"
-#include "nodes/extensible.h"
 #include "parser/parsetree.h"
-#include "utils/lsyscache.h"
 
-#include "node/state.h"
+#include "compat.h"
+#include "node/node.h"
 
 /* Unpacks custom_private, which plan/make.c has packed. */
 static void
@@ -50,48 +49,8 @@ read_plan(GpusortSortSpec *spec, CustomScanState *css)
 	}
 }
 
-/*
- * If a row is a single pass-by-value column whose keys can be decoded, returns
- * its type and sets descending.  NULL in all other cases.
- */
-static const GpusortType *
-find_value_type(GpusortSortSpec *spec)
-{
-	Oid			opfamily;
-	Oid			opcintype;
-	GPUSORT_ORDERING ordering;
-
-	if (spec->desc->natts != 1 || !TupleDescAttr(spec->desc, 0)->attbyval ||
-		!get_ordering_op_properties(spec->operators[0], &opfamily, &opcintype, &ordering))
-		return NULL;
-	spec->descending = (ordering == GPUSORT_ORDERING_DESC);
-	return gpusort_type_find(TupleDescAttr(spec->desc, 0)->atttypid);
-}
-
 void
-gpusort_spec_set(GpusortSortSpec *spec, TupleDesc desc, GpusortSortColumn *columns, int n)
-{
-	spec->desc = desc;
-	spec->ncolumns = n;
-	spec->columns = columns;
-	spec->attnos = palloc(n * sizeof(AttrNumber));
-	spec->operators = palloc(n * sizeof(Oid));
-	spec->collations = palloc(n * sizeof(Oid));
-	spec->nulls_first = palloc(n * sizeof(bool));
-	for (int i = 0; i < n; i++)
-	{
-		spec->attnos[i] = columns[i].attno;
-		spec->operators[i] = columns[i].sort_operator;
-		spec->collations[i] = columns[i].collation;
-		spec->nulls_first[i] = columns[i].nulls_first;
-	}
-	spec->value_type = find_value_type(spec);
-	spec->form = spec->value_type != NULL ? &gpusort_values : &gpusort_rows;
-	spec->bare = desc->natts == 1 && GPUSORT_ATTRIBUTE(desc, 0)->attlen == -1;
-}
-
-void
-gpusort_spec_init(GpusortSortSpec *spec, CustomScanState *css, bool random_access)
+gpusort_node_unpack(GpusortSortSpec *spec, CustomScanState *css, bool random_access)
 {
 	spec->random_access = random_access;
 	read_plan(spec, css);
@@ -115,7 +74,7 @@ gpusort_spec_init(GpusortSortSpec *spec, CustomScanState *css, bool random_acces
 }
 
 int64
-gpusort_spec_limit(const GpusortSortSpec *spec, ExprContext *context)
+gpusort_node_limit(const GpusortSortSpec *spec, ExprContext *context)
 {
 	bool		isnull;
 	int64		count;

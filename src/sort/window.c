@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
- * result.c
- *		GpuSort returns the rows.
+ * window.c
+ *		Windows: the next rows of a result, in order, in memory that stays in the cache.
  *
  * The engine returns row numbers, and each row is fetched from the store: a miss of the cache
  * and of the TLB.  So rows are prefetched.  Of a large result, several threads copy the next
- * rows, in order, to a window that stays in the cache, unless they lie in sequence in the store.
+ * rows, in order, to a window, unless they lie in sequence in the store.
  * If a device has sorted, it sends the rows in order.  Those that ties or libc's order have moved
  * since are fetched from the store.
  *
@@ -19,7 +19,7 @@
  * from the store, and windows grow, so that a LIMIT or a cursor pays for few rows that it
  * does not fetch.
  *
- * The window takes less memory than the engine's scratch memory, which the statistics count
+ * The window takes less memory than the engine's scratch memory, which the figures count
  * and which is free when rows are returned: 16 bytes a row are at least 1/16 of the store,
  * because rows have MAX_ROW_BYTES at most.
  *
@@ -29,15 +29,12 @@
 
 #include <float.h>
 
-#include "executor/executor.h"
-
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/memory.h"
-#include "compat.h"
 #include "cpu/share.h"
-#include "node/result.h"
 #include "run/cpu_options.h"
+#include "sort/sort_state.h"
 
 /* In a store with fewer bytes of rows, the copies take longer than the misses that they save. */
 #define MIN_BYTES		((Size) 128 * 1024 * 1024)
@@ -65,19 +62,22 @@
 #define TRIALS			4
 
 bool
-gpusort_window_pays(const GpusortGather *gather, Size row_bytes)
+gpusort_window_pays(const GpusortStream *stream)
 {
-	const GpusortRowStore *store = &gather->rows.store;
+	const GpusortRowStore *store = &stream->rows.store;
 
-	return row_bytes <= MAX_ROW_BYTES && store->bytes - store->spare_bytes >= MIN_BYTES;
+	return gpusort_gather_row_bytes(stream) <= MAX_ROW_BYTES && store->bytes - store->spare_bytes >= MIN_BYTES;
 }
 
 void
-gpusort_window_init(GpusortWindow *window, uint64 max_count, Size bytes)
+gpusort_window_init(GpusortWindow *window, GpusortStream *stream, uint64 most, Size bytes)
 {
-	uint64		parts = max_count / GPUSORT_WINDOW_PART;
+	uint64		parts;
 
-	window->max_count = max_count;
+	window->stream = stream;
+	window->row_bytes = gpusort_gather_row_bytes(stream);
+	parts = Max(Min(most, bytes / window->row_bytes) / GPUSORT_WINDOW_PART, 1);
+	window->max_count = parts * GPUSORT_WINDOW_PART;
 	window->part_bytes = MAXALIGN_DOWN(bytes / parts);
 }
 
@@ -98,12 +98,12 @@ gpusort_window_move(GpusortWindow *window, uint64 begin, uint64 count)
 	{
 		Size		bytes = window->part_bytes * (window->max_count / GPUSORT_WINDOW_PART);
 
-		window->copies = gpusort_memory_alloc_pages(window->gather->cxt, bytes + window->max_count * sizeof(void *));
+		window->copies = gpusort_memory_alloc_pages(window->stream->cxt, bytes + window->max_count * sizeof(void *));
 		window->rows = (void **) (window->copies + bytes);
 	}
 	window->begin = begin;
 	window->count = count;
-	if (!in_sequence((const uint32 *) window->sorted->block + begin, count))
+	if (!in_sequence((const uint32 *) window->stream->sorted.block + begin, count))
 		return true;
 	window->begin += count;
 	window->count = 0;
@@ -114,8 +114,8 @@ void
 gpusort_window_fill(void *arg, size_t begin, size_t end)
 {
 	const GpusortWindow *window = arg;
-	const GpusortRowStore *store = &window->gather->rows.store;
-	const uint32 *order = (const uint32 *) window->sorted->block + window->begin + begin;
+	const GpusortRowStore *store = &window->stream->rows.store;
+	const uint32 *order = (const uint32 *) window->stream->sorted.block + window->begin + begin;
 	void	  **rows = window->rows + begin;
 	char	   *to = window->copies + begin / GPUSORT_WINDOW_PART * window->part_bytes;
 	const char *to_end = to + window->part_bytes;
@@ -139,27 +139,23 @@ gpusort_window_fill(void *arg, size_t begin, size_t end)
 
 /* Has threads copy rows to windows, from row begin of the block on, if that pays. */
 static void
-begin_copies(GpusortDrain *drain, uint64 begin)
+begin_copies(GpusortStream *stream, uint64 begin)
 {
+	GpusortDrain *drain = &stream->drain;
 	GpusortWindow *window = &drain->window;
-	const GpusortGather *gather = window->gather;
-	int			threads = gpusort_cpu_threads_most(window->sorted->count);
+	int			threads = gpusort_cpu_threads_most(stream->sorted.count);
 
 	window->begin = PG_UINT64_MAX;
 	window->count = 0;
-	if (threads < 2 || !gpusort_window_pays(gather, window->row_bytes))
+	if (threads < 2 || !gpusort_window_pays(stream))
 		return;
 	window->begin = begin;
 	drain->next_count = FIRST_ROWS;
 	drain->trials = 0;
 	drain->row_ns[0] = drain->row_ns[1] = DBL_MAX;
-	/* not anew for each block of a result: the window's memory stays the same */
+	/* a rewound result has the window's memory already */
 	if (window->max_count == 0)
-	{
-		Size		bytes = Min(THREAD_BYTES * threads, gather->rows.store.bytes / STORE_PART);
-
-		gpusort_window_init(window, Min(THREAD_ROWS * threads, bytes / window->row_bytes / GPUSORT_WINDOW_PART * GPUSORT_WINDOW_PART), bytes);
-	}
+		gpusort_window_init(window, stream, THREAD_ROWS * threads, Min(THREAD_BYTES * threads, stream->rows.store.bytes / STORE_PART));
 }
 
 /*
@@ -191,19 +187,16 @@ copies_pay(GpusortDrain *drain, uint64 i)
 	return false;
 }
 
-/* Decides where windows come from, and forgets the window. */
-static void
-begin_drain(GpusortDrain *drain, const GpusortGather *gather, const GpusortSorted *sorted)
+void
+gpusort_drain_begin(GpusortStream *stream)
 {
-	GpusortWindow *window = &drain->window;
+	GpusortDrain *drain = &stream->drain;
 
-	window->gather = gather;
-	window->sorted = sorted;
-	window->row_bytes = gpusort_gather_row_bytes(gather);
-	begin_copies(drain, FIRST_ROWS);
-	drain->travels = sorted->travels;
+	drain->window.stream = stream;
+	begin_copies(stream, FIRST_ROWS);
+	drain->travels = stream->sorted.travels;
 	if (drain->travels)
-		window->begin = 0;
+		drain->window.begin = 0;
 }
 
 /*
@@ -215,14 +208,14 @@ fill_from_device(GpusortDrain *drain, uint64 i)
 {
 	GpusortWindow *window = &drain->window;
 	GpusortRowWindow *device = &drain->device;
-	const GpusortRowStore *store = &window->gather->rows.store;
-	const uint32 *order = window->sorted->block;
-	const uint32 *sent = window->sorted->device_order;
+	const GpusortRowStore *store = &window->stream->rows.store;
+	const uint32 *order = window->stream->sorted.block;
+	const uint32 *sent = window->stream->sorted.device_order;
 
-	if (device->count == 0 && (!gpusort_keyset_fetch_rows(window->gather->set, device) || device->first != i))
+	if (device->count == 0 && (!gpusort_keyset_fetch_rows(window->stream->set, device) || device->first != i))
 		return false;
 	if (window->rows == NULL)
-		window->rows = MemoryContextAlloc(window->gather->cxt, DEVICE_ROWS * sizeof(void *));
+		window->rows = MemoryContextAlloc(window->stream->cxt, DEVICE_ROWS * sizeof(void *));
 	window->begin = i;
 	window->count = Min(device->count, DEVICE_ROWS);
 	for (uint64 k = 0; k < window->count; k++)
@@ -248,11 +241,11 @@ void
 gpusort_drain_fill(GpusortDrain *drain, uint64 i)
 {
 	GpusortWindow *window = &drain->window;
-	GpusortNodeStats *stats = window->gather->stats;
+	GpusortStream *stream = window->stream;
 	uint64		count;
 	GpusortCpuOptions options;
 
-	Assert(i == window->begin + window->count && i < window->sorted->count);
+	Assert(i == window->begin + window->count && i < window->stream->sorted.count);
 	if (drain->travels)
 	{
 		if (fill_from_device(drain, i))
@@ -262,11 +255,11 @@ gpusort_drain_fill(GpusortDrain *drain, uint64 i)
 		}
 		/* the rows in the store are as good */
 		drain->travels = false;
-		begin_copies(drain, i);
+		begin_copies(window->stream, i);
 		if (window->begin != i)
 			return;
 	}
-	count = Min(drain->next_count, window->sorted->count - i);
+	count = Min(drain->next_count, window->stream->sorted.count - i);
 	drain->next_count = Min(2 * drain->next_count, window->max_count);
 	if (!gpusort_window_move(window, i, count))
 	{
@@ -277,13 +270,13 @@ gpusort_drain_fill(GpusortDrain *drain, uint64 i)
 	}
 	if (!copies_pay(drain, i))
 		return;
-	options = gpusort_cpu_options_take(window->sorted->count);
+	options = gpusort_cpu_options_take(window->stream->sorted.count);
 	/* other sorts may have most of the threads */
 	window->count = Min(count, THREAD_ROWS * options.threads);
 	if (options.threads > 1)
 	{
 		gpusort_share(window->count, GPUSORT_WINDOW_PART, gpusort_window_fill, window, &options);
-		stats->return_threads = Max(stats->return_threads, options.threads);
+		stream->return_threads = Max(stream->return_threads, options.threads);
 		GPUSORT_FAULT_BREAK(WINDOW, window->rows, sizeof(void *), &(uint64) {window->count});
 	}
 	else
@@ -295,104 +288,4 @@ gpusort_drain_fill(GpusortDrain *drain, uint64 i)
 			drain->trials = 0;
 	}
 	gpusort_cpu_options_give();
-}
-
-/* Returns the row before the one that the last call returned; steps as tuplesort_gettuple_common() does. */
-static TupleTableSlot *
-previous(GpusortResult *result)
-{
-	if (result->position == 0)
-		return ExecClearTuple(result->slot);
-
-	/* behind the end, the last row is next; otherwise the row before the current one */
-	if (result->at_end)
-		result->at_end = false;
-	else if (--result->position == 0)
-		return ExecClearTuple(result->slot);
-	if (result->position - 1 - result->nulls_before < result->sorted.count)
-		return result->gather->form->at(result, result->position - 1 - result->nulls_before);
-	return gpusort_result_value(result, (Datum) 0, true);
-}
-
-/* Returns the next row if it is not one of sorted. */
-static TupleTableSlot *
-next_elsewhere(GpusortResult *result)
-{
-	if (result->position == result->rows)
-	{
-		result->at_end = true;
-		return ExecClearTuple(result->slot);
-	}
-	result->position++;
-	if (result->position <= result->nulls_before || result->position > result->rows - result->nulls_after)
-		return gpusort_result_value(result, (Datum) 0, true);
-	return result->gather->form->merged(result);
-}
-
-TupleTableSlot *
-gpusort_result_step(GpusortResult *result, bool forward)
-{
-	if (result->core != NULL)
-	{
-		ExecClearTuple(result->slot);
-		result->gather->form->get_core(result, forward);
-		return result->slot;
-	}
-	return forward ? next_elsewhere(result) : previous(result);
-}
-
-void
-gpusort_result_init(GpusortResult *result, GpusortGather *gather, TupleTableSlot *slot, EState *estate)
-{
-	result->gather = gather;
-	result->slot = result->core_slot = slot;
-	if (gather->spec->bare)
-		result->core_slot = gpusort_alloc_slot(&estate->es_tupleTable, gather->spec->desc, &TTSOpsMinimalTuple);
-}
-
-void
-gpusort_result_end(GpusortResult *result)
-{
-	GpusortGather *gather = result->gather;
-
-	ExecClearTuple(result->slot);
-	ExecClearTuple(result->core_slot);
-	ExecClearTuple(gather->left);
-	ExecClearTuple(gather->right);
-	ExecClearTuple(gather->limit.slot);
-	if (gather->core != NULL)
-		tuplesort_end(gather->core);
-	gather->core = result->core = NULL;
-	if (gather->set != NULL)
-		gpusort_gather_end_set(gather);
-	if (gather->spill != NULL)
-		gpusort_spill_end(gather->spill);
-	gather->spill = NULL;
-	if (result->ready)
-		gpusort_activity_end(&gather->activity);
-	gather->rows.key = NULL;
-	memset(&result->sorted, 0, sizeof(result->sorted));
-	memset(&result->drain, 0, sizeof(result->drain));
-	result->ready = false;
-	MemoryContextReset(gather->cxt);
-}
-
-void
-gpusort_result_begin(GpusortResult *result)
-{
-	const GpusortGather *gather = result->gather;
-
-	result->ready = true;
-	result->nulls_before = gather->spec->nulls_first[0] ? gather->nulls : 0;
-	result->nulls_after = gather->nulls - result->nulls_before;
-	result->rows = gather->nulls + (gather->spill != NULL ? gpusort_spill_rows(gather->spill) : result->sorted.count);
-	gpusort_result_rewind(result);
-}
-
-void
-gpusort_result_rewind(GpusortResult *result)
-{
-	result->position = 0;
-	result->at_end = false;
-	begin_drain(&result->drain, result->gather, &result->sorted);
 }
