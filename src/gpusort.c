@@ -18,7 +18,7 @@
 #include "base/fault.h"
 #include "base/stat.h"
 #include "compat.h"
-#include "gpu/client.h"
+#include "gpu/gpu.h"
 #include "guc.h"
 #include "index/index.h"
 #include "plan/plan.h"

@@ -13,7 +13,7 @@
 #include "executor/executor.h"
 #include "miscadmin.h"
 
-#include "aggregate/feed.h"
+#include "aggregate/aggregate.h"
 
 /* Groups of a process that there is room for at first */
 #define FIRST_ROOM	256

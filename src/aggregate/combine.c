@@ -15,9 +15,8 @@
 #include "parser/parse_agg.h"
 #include "utils/expandeddatum.h"
 
-#include "aggregate/group_states.h"
-#include "aggregate/node.h"
-#include "aggregate/transition.h"
+#include "aggregate/aggregate.h"
+#include "aggregate/aggregate_state.h"
 #include "compat.h"
 
 bool

@@ -20,7 +20,7 @@
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
 
-#include "aggregate/feed.h"
+#include "aggregate/aggregate.h"
 #include "base/shmem.h"
 #include "guc.h"
 

@@ -17,7 +17,7 @@
 #include "miscadmin.h"
 #include "storage/buffile.h"
 
-#include "aggregate/group_lists.h"
+#include "aggregate/aggregate_state.h"
 #include "base/memory.h"
 
 /* Keys that there is room for at first, and keys that are read at once from a group that does not fit */

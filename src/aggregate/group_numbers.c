@@ -17,7 +17,7 @@
 #include "utils/memutils.h"
 #include "utils/typcache.h"
 
-#include "aggregate/group_numbers.h"
+#include "aggregate/aggregate.h"
 #include "compat.h"
 #include "key/keytype.h"
 

@@ -28,11 +28,8 @@
 #include "utils/memutils.h"
 #include "utils/syscache.h"
 
-#include "aggregate/group_numbers.h"
-#include "aggregate/group_states.h"
-#include "aggregate/node.h"
-#include "aggregate/row_value.h"
-#include "aggregate/transition.h"
+#include "aggregate/aggregate.h"
+#include "aggregate/aggregate_state.h"
 
 bool
 gpusort_states_accept(const Aggref *aggref)

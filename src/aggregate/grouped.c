@@ -19,9 +19,8 @@
 #include "nodes/makefuncs.h"
 #include "utils/tuplesort.h"
 
-#include "aggregate/feed.h"
-#include "aggregate/grouped.h"
-#include "aggregate/ordered.h"
+#include "aggregate/aggregate.h"
+#include "aggregate/aggregate_state.h"
 #include "base/check.h"
 #include "guc.h"
 

@@ -17,9 +17,8 @@
 #include "executor/executor.h"
 #include "miscadmin.h"
 
-#include "aggregate/group_states.h"
-#include "aggregate/in_order.h"
-#include "aggregate/ordered.h"
+#include "aggregate/aggregate.h"
+#include "aggregate/aggregate_state.h"
 
 struct GpusortInOrder
 {

@@ -20,9 +20,9 @@
 #include "utils/syscache.h"
 #include "utils/typcache.h"
 
-#include "aggregate/node.h"
+#include "aggregate/aggregate.h"
 #include "compat.h"
-#include "functions/aggregate.h"
+#include "functions/functions.h"
 #include "key/scaled.h"
 
 bool

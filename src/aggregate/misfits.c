@@ -18,7 +18,7 @@
 #include "utils/tuplesort.h"
 #include "utils/typcache.h"
 
-#include "aggregate/misfits.h"
+#include "aggregate/aggregate_state.h"
 #include "compat.h"
 
 static void

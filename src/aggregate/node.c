@@ -29,11 +29,8 @@
 #include "utils/ruleutils.h"
 #include "utils/syscache.h"
 
-#include "aggregate/feed.h"
-#include "aggregate/grouped.h"
-#include "aggregate/in_order.h"
-#include "aggregate/node.h"
-#include "aggregate/ordered.h"
+#include "aggregate/aggregate.h"
+#include "aggregate/aggregate_state.h"
 #include "base/shmem.h"
 #include "base/stat.h"
 #include "guc.h"

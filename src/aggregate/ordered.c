@@ -23,8 +23,8 @@
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 
-#include "aggregate/group_numbers.h"
-#include "aggregate/ordered_state.h"
+#include "aggregate/aggregate.h"
+#include "aggregate/aggregate_state.h"
 #include "guc.h"
 
 static List *

@@ -14,7 +14,7 @@
 #include "miscadmin.h"
 #include "utils/datum.h"
 
-#include "aggregate/ordered_state.h"
+#include "aggregate/aggregate_state.h"
 
 /* Does the next row equal the last one in the columns of the order? */
 static bool

@@ -24,8 +24,8 @@
 #include "utils/lsyscache.h"
 #include "utils/timestamp.h"
 
-#include "aggregate/node.h"
-#include "aggregate/percentile.h"
+#include "aggregate/aggregate.h"
+#include "aggregate/aggregate_state.h"
 #include "key/scaled.h"
 
 void

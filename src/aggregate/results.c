@@ -19,13 +19,11 @@
 #include "utils/fmgrprotos.h"
 #include "utils/memutils.h"
 
-#include "aggregate/group_numbers.h"
-#include "aggregate/state.h"
+#include "aggregate/aggregate.h"
+#include "aggregate/aggregate_state.h"
 #include "base/fault.h"
 #include "cpu/cpu.h"
-#include "functions/aggregate.h"
-#include "functions/group.h"
-#include "functions/result_array.h"
+#include "functions/functions.h"
 #include "store/spill.h"
 
 /* Evaluates the fractions, once.  has_rows: of the aggregate's values, there is one at least */

@@ -15,10 +15,9 @@
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 
-#include "aggregate/group_numbers.h"
-#include "aggregate/state.h"
-#include "functions/group.h"
-#include "functions/result_array.h"
+#include "aggregate/aggregate.h"
+#include "aggregate/aggregate_state.h"
+#include "functions/functions.h"
 #include "guc.h"
 #include "key/scaled.h"
 

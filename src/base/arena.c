@@ -25,7 +25,7 @@
 
 #include "base/arena.h"
 #include "base/fault.h"
-#include "base/page_maker.h"
+#include "base/pages.h"
 
 /*
  * Each step makes a quarter of the pages that there are, within these bounds: little memory is

@@ -14,7 +14,7 @@
 #ifndef GPUSORT_BASE_ARENA_H
 #define GPUSORT_BASE_ARENA_H
 
-#include "base/large_memory.h"
+#include "base/pages.h"
 
 /* The name of a file for another process */
 typedef struct GpusortFileName

@@ -14,7 +14,7 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "base/huge_page.h"
+#include "base/pages.h"
 
 #include <stdint.h>
 #include <sys/mman.h>

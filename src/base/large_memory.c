@@ -12,7 +12,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE				/* for memfd_create() */
 #endif
-#include "base/large_memory.h"
+#include "base/pages.h"
 
 #include <fcntl.h>
 #include <stdint.h>

@@ -13,7 +13,7 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
-#include "base/library.h"
+#include "base/shmem.h"
 
 /* The path of the file that this code was loaded from; empty if it is not known. */
 static const char *

@@ -14,8 +14,8 @@
 #include "utils/memutils.h"
 
 #include "base/fault.h"
-#include "base/large_memory.h"
 #include "base/memory.h"
+#include "base/pages.h"
 
 /* Age in milliseconds at which kept buffers are unmapped */
 #define KEPT_MS			10000

@@ -14,7 +14,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include "base/page_maker.h"
+#include "base/pages.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -22,7 +22,6 @@
 #include <time.h>
 
 #include "base/clock.h"
-#include "base/huge_page.h"
 #include "base/thread.h"
 
 /*

@@ -1,11 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * shmem.h
- *		What processes share: structures in PostgreSQL's main shared memory, and plans.
- *
- * Sessions keep the library that they have loaded when a new version is installed, so
- * processes of two versions meet in one server.  The names of structures have the version:
- * two versions share none.  A plan carries the version to parallel workers.
+ *		Structs in PostgreSQL's shared memory, and the names of libraries.
  *
  *-------------------------------------------------------------------------
  */
@@ -13,6 +9,14 @@
 #define GPUSORT_BASE_SHMEM_H
 
 #include "nodes/extensible.h"
+
+/* ---- shmem.c ---- */
+
+/*
+ * Sessions keep the library that they have loaded when a new version is installed, so
+ * processes of two versions meet in one server.  The names of structures have the version:
+ * two versions share none.  A plan carries the version to parallel workers.
+ */
 
 typedef struct GpusortShmem
 {
@@ -45,5 +49,24 @@ extern void gpusort_version_check(const char *version);
  * of another version has made the plan node.
  */
 extern Node *gpusort_plan_make_state(const CustomScan *scan, Size bytes, const CustomExecMethods *methods);
+
+/* ---- library.c ---- */
+
+/*
+ * The name by which a worker loads this library: its path, if it is known and shorter than room
+ * bytes.  A library that was loaded by its path need not be in dynamic_library_path, where a bare
+ * name is looked up.
+ */
+extern const char *gpusort_library_name(size_t room);
+
+/* The path of the library gpusort_cuda, beside this one, and the file's name. */
+extern const char *gpusort_cuda_path(void);
+extern const char *gpusort_cuda_name(void);
+
+/*
+ * Returns NULL if the library is installed, else a reason, in static memory.  Looks each
+ * time, so that an installation takes effect in running sessions.
+ */
+extern const char *gpusort_cuda_missing(void);
 
 #endif							/* GPUSORT_BASE_SHMEM_H */

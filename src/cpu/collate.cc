@@ -8,7 +8,7 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "cpu/collate.h"
+#include "cpu/cpu.h"
 
 #include <string.h>
 

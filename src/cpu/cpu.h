@@ -1,25 +1,30 @@
 /*-------------------------------------------------------------------------
  *
  * cpu.h
- *		The CPU engine: histogram, partition, then VQSort of each bin.
- *
- * Keys are range-compressed, partitioned into bins by their leading bits, and the bins, which
- * fit the cache, are sorted one by one, by as many threads as the caller allows.
- *
- * No types of PostgreSQL or C++.  The functions raise no errors and do not change their
- * input.  Any thread may call them.
+ *		The CPU engine, for code that calls it.  No PostgreSQL types, no errors raised.
  *
  *-------------------------------------------------------------------------
  */
 #ifndef GPUSORT_CPU_CPU_H
 #define GPUSORT_CPU_CPU_H
 
+#include <locale.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "base/span.h"
 #include "key/keybits.h"
+
+/* ---- cpu.cc: sorts ---- */
+
+/*
+ * Keys are range-compressed, partitioned into bins by their leading bits, and the bins, which
+ * fit the cache, are sorted one by one, by as many threads as the caller allows.
+ *
+ * No types of PostgreSQL or C++.  The functions raise no errors and do not change their
+ * input.  Any thread may call them.
+ */
 
 #ifdef __cplusplus
 extern "C"
@@ -136,6 +141,167 @@ extern size_t gpusort_cpu_scratch(uint64_t n, int key_bytes, bool rows, int thre
 
 /* Returns the instructions that VQSort uses, such as "AVX2"; "scalar" on an x86 processor without SSE4. */
 extern const char *gpusort_cpu_target(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+/* ---- share.cc ---- */
+
+/*
+ * Like cpu/cpu.h: no PostgreSQL types, no errors raised.
+ */
+
+#ifdef __cplusplus
+extern "C"
+{
+#endif
+
+/*
+ * Does the work on the elements from begin to end - 1.  Any thread calls it, and
+ * several at a time: it must use nothing of PostgreSQL's, and change only what
+ * belongs to its elements.
+ */
+typedef void (*GpusortShareWork) (void *arg, size_t begin, size_t end);
+
+/*
+ * Calls work(arg, ...) for all elements from 0 to n - 1, once for each, and returns
+ * when all calls have returned.  A call gets part elements (at least 1), or what is
+ * left of them: from a multiple of part on.  Makes no more threads than there are
+ * parts.  The work cannot be cancelled, so the caller gives it no more than some
+ * milliseconds of it at a time.
+ */
+extern void gpusort_share(size_t n, size_t part, GpusortShareWork work, void *arg,
+						  const GpusortCpuOptions *options);
+
+/*
+ * The same with two more tasks, which are done first: the calling thread does own(arg), which may
+ * use PostgreSQL but raises no error, and another thread does other(arg), to which the rules of
+ * work() apply.  If no thread can be made, the calling thread does all.
+ */
+extern void gpusort_share_beside(void (*own) (void *), void (*other) (void *), size_t n, size_t part,
+								 GpusortShareWork work, void *arg, const GpusortCpuOptions *options);
+
+#ifdef __cplusplus
+}
+#endif
+
+/* ---- collate.cc ---- */
+
+/*
+ * Like cpu/cpu.h: no PostgreSQL types, no errors raised.
+ */
+
+#ifdef __cplusplus
+extern "C"
+{
+#endif
+
+/* The action that is needed for a place of the order and the one before it */
+typedef enum GpusortCollateTask
+{
+	GPUSORT_COLLATE_SKIP,		/* nothing: something else decides */
+	GPUSORT_COLLATE_COMPARE,	/* compare the two strings */
+	GPUSORT_COLLATE_LEAVE		/* leave the comparison to the caller */
+} GpusortCollateTask;
+
+/* The findings of the call about a place and the one that it is compared with */
+typedef enum GpusortCollateVerdict
+{
+	GPUSORT_COLLATE_IN_ORDER,
+	GPUSORT_COLLATE_OUT_OF_ORDER,
+	GPUSORT_COLLATE_LEFT		/* the caller must compare */
+} GpusortCollateVerdict;
+
+typedef struct GpusortCollateInput
+{
+	locale_t	locale;
+	const uint8_t *small;		/* NULL, or 256 bytes: strings compare with each byte
+								 * replaced; the caller must compare one with a byte
+								 * that becomes 0 */
+	bool		descending;
+	bool		with_first;		/* each place is compared with the first one, not the one before */
+	size_t		n;				/* places */
+
+	/*
+	 * Both are called by any thread, with arg, and change nothing.  task is called
+	 * for each place except the first, in ascending order by each thread.  string
+	 * returns false if the string is longer than GPUSORT_STRING_BYTES or cannot
+	 * be read by a thread.  The caller must compare such a string, and NULL.
+	 */
+	GpusortCollateTask (*task) (void *arg, size_t place);
+	bool		(*string) (void *arg, size_t place, GpusortString *string);
+	void	   *arg;
+} GpusortCollateInput;
+
+/*
+ * Sets verdicts[i], which has room for n, to the GpusortCollateVerdict about place i
+ * and the one before, or the first one; verdicts[0] to GPUSORT_COLLATE_IN_ORDER.  Strings compare by strcoll_l(), and
+ * by their bytes if that finds them equal, all that reversed if descending.
+ */
+extern GpusortCpuStatus gpusort_collate_verify(const GpusortCollateInput *input, uint8_t *verdicts,
+											   const GpusortCpuOptions *options);
+
+#ifdef __cplusplus
+}
+#endif
+
+/* ---- tied.cc ---- */
+
+/*
+ * Like cpu/cpu.h: no PostgreSQL types, no errors raised.
+ */
+
+#ifdef __cplusplus
+extern "C"
+{
+#endif
+
+/* Groups of more rows are left to the caller, who can sort them by words in several threads. */
+#define GPUSORT_TIED_ROWS	1024
+
+/* The relation of a place of the order to the one before it */
+typedef enum GpusortTie
+{
+	GPUSORT_TIE_NONE,			/* their rows are in different groups */
+	GPUSORT_TIE_LEFT,			/* their rows tie, and the caller must sort them */
+	GPUSORT_TIE_BROKEN			/* their rows had equal words, and are sorted */
+} GpusortTie;
+
+typedef struct GpusortTieInput
+{
+	size_t		n;				/* places */
+	bool		marked;			/* ties says which rows have equal words: 0 for those that differ */
+	bool		by_bytes;		/* strings order by their bytes; otherwise the caller must
+								 * sort all groups but those of equal strings */
+	bool		descending;
+	bool		decides;		/* rows with equal strings are equal; otherwise the caller must
+								 * sort them by later columns */
+
+	/*
+	 * All are called by any thread, with arg, and change nothing.  tied says whether
+	 * the rows at a place and the one before it have equal words.  If they are not marked, it
+	 * is called for each place, in ascending order by each thread, and before any row is moved.
+	 * string returns false if the row's string is longer than GPUSORT_STRING_BYTES or cannot be
+	 * read by a thread; then the caller must sort the group.  If string is NULL, the caller must sort all groups.  prefetch
+	 * announces that a row's string will be wanted soon.
+	 */
+	bool		(*tied) (void *arg, size_t place);
+	bool		(*string) (void *arg, uint32_t row, GpusortString *string);
+	void		(*prefetch) (void *arg, uint32_t row);
+	void	   *arg;
+} GpusortTieInput;
+
+/*
+ * Sorts the groups of order, n row numbers, by strings: by their bytes, then the
+ * shorter one first, all that reversed if descending; equal strings by row number.
+ * Sets ties[i], which has room for n, to the GpusortTie between places i - 1 and i;
+ * ties[0] to GPUSORT_TIE_NONE.  A group that the caller must sort as a whole is
+ * unchanged.  If the call is cancelled, each group still has its own rows, and the
+ * call may be repeated, with the marks that it has left.
+ */
+extern GpusortCpuStatus gpusort_tied_sort(const GpusortTieInput *input, uint32_t *order,
+										  uint8_t *ties, const GpusortCpuOptions *options);
 
 #ifdef __cplusplus
 }

@@ -21,7 +21,7 @@
 #include <atomic>
 
 #include "base/clock.h"
-#include "base/large_memory.h"
+#include "base/pages.h"
 #include "cpu/cpu.h"
 
 namespace

@@ -13,7 +13,7 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "cpu/tied.h"
+#include "cpu/cpu.h"
 
 #include <endian.h>
 #include <string.h>

@@ -26,9 +26,7 @@
 
 #include "base/stat.h"
 #include "compat.h"
-#include "functions/aggregate.h"
-#include "functions/group.h"
-#include "functions/result_array.h"
+#include "functions/functions.h"
 #include "guc.h"
 
 /* A call of the aggregate; its groups share it */

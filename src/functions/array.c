@@ -23,7 +23,7 @@
 
 #include "base/memory.h"
 #include "base/stat.h"
-#include "functions/result_array.h"
+#include "functions/functions.h"
 #include "guc.h"
 
 /* Values encoded between two checks for interrupts. */

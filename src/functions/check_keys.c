@@ -14,7 +14,7 @@
 #include "utils/memutils.h"
 #include "utils/typcache.h"
 
-#include "functions/check_keys.h"
+#include "functions/functions.h"
 #include "key/scaled.h"
 
 /* Values between two checks for interrupts */

@@ -13,8 +13,7 @@
 #include "miscadmin.h"
 
 #include "base/memory.h"
-#include "functions/check_keys.h"
-#include "functions/group.h"
+#include "functions/functions.h"
 #include "store/spill.h"
 
 /* With a limit, a key set grows by this part of its rows, and this many, so that it comes near the limit. */

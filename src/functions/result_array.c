@@ -12,7 +12,7 @@
 
 #include "base/memory.h"
 #include "base/stat.h"
-#include "functions/result_array.h"
+#include "functions/functions.h"
 
 /* Values decoded between two checks for interrupts. */
 #define DECODE_ROWS		((size_t) 4 * 1024 * 1024)

@@ -31,9 +31,7 @@
 
 #include "base/stat.h"
 #include "cpu/cpu.h"
-#include "gpu/client.h"
-#include "gpu/control.h"
-#include "gpu/start.h"
+#include "gpu/gpu.h"
 #include "run/cpu_options.h"
 
 #define STATUS_COLUMNS		10

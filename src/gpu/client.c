@@ -26,12 +26,9 @@
 
 #include "algorithm.h"
 #include "base/fault.h"
-#include "base/library.h"
+#include "base/shmem.h"
 #include "compat.h"
-#include "gpu/client.h"
-#include "gpu/control.h"
-#include "gpu/lists.h"
-#include "gpu/start.h"
+#include "gpu/gpu.h"
 #include "guc.h"
 
 struct GpusortClient

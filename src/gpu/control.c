@@ -19,7 +19,7 @@
 #include "utils/timestamp.h"
 
 #include "base/shmem.h"
-#include "gpu/control.h"
+#include "gpu/gpu.h"
 
 GpusortControl *gpusort_control = NULL;
 

@@ -13,7 +13,7 @@
 #include "miscadmin.h"
 
 #include "base/memory.h"
-#include "gpu/lists.h"
+#include "gpu/gpu.h"
 
 /*
  * A window has WINDOW_ROW_BYTES bytes for each row of the sort, and WINDOW_BYTES at most.  So the ring

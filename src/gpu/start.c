@@ -27,10 +27,9 @@
 
 #include "base/clock.h"
 #include "base/fault.h"
-#include "base/library.h"
+#include "base/shmem.h"
 #include "compat.h"
-#include "gpu/control.h"
-#include "gpu/start.h"
+#include "gpu/gpu.h"
 
 /* The longest wait for a service to start, or to end and start again. */
 #define START_TIMEOUT_MS	15000

@@ -3,15 +3,6 @@
  * btree.h
  *		One build of a btree: reads the table, fills leaves with the sorted rows, and writes the pages.
  *
- * The rows of an index are those of ORDER BY by its columns: read, encoded, sorted and spilled
- * by the same code.  A row is a minimal tuple of the index's columns.  Its data are byte for
- * byte those of the index tuple, and its padding has the TID.  Rows are read in the order of
- * their TIDs, and the sort is stable, so that equal keys come in that order, as in core.
- *
- * Leaves are filled without any of PostgreSQL's state, so that a thread can do it.  A full leaf waits in
- * a batch until the backend ends and writes it.  The pages above the leaves, which
- * the backend fills, use the same functions (leaf.h).
- *
  *-------------------------------------------------------------------------
  */
 #ifndef GPUSORT_INDEX_BTREE_H
@@ -21,10 +12,165 @@
 #include "access/itup.h"
 #include "access/nbtree.h"
 #include "nodes/execnodes.h"
+#include "utils/rel.h"
 
 #include "base/check.h"
-#include "index/leaf.h"
+#include "compat.h"
 #include "sort/stream.h"
+
+/* ---- bulk.c ---- */
+
+/*
+ * From PostgreSQL 17 on, that is core's storage/bulk_write.h.  Before, it is bulk.c, with the
+ * same functions.
+ */
+
+#ifdef GPUSORT_HAS_BULK_WRITE
+
+#include "storage/bulk_write.h"
+
+typedef BulkWriteState GpusortBulk;
+
+#define gpusort_bulk_begin(relation)		smgr_bulk_start_rel(relation, MAIN_FORKNUM)
+#define gpusort_bulk_page(bulk)				((Page) smgr_bulk_get_buf(bulk))
+#define gpusort_bulk_write(bulk, block, page)	smgr_bulk_write(bulk, block, (BulkWriteBuffer) (page), true)
+#define gpusort_bulk_end(bulk)				smgr_bulk_finish(bulk)
+
+#else
+
+typedef struct GpusortBulk GpusortBulk;
+
+/* Begins to write a relation's main fork, which is empty, in the current memory context. */
+extern GpusortBulk *gpusort_bulk_begin(Relation relation);
+
+/* Returns memory for a page, which gpusort_bulk_write() takes back. */
+extern Page gpusort_bulk_page(GpusortBulk *bulk);
+
+/* Writes a page of the standard layout, some time.  Blocks may come in any order, each once. */
+extern void gpusort_bulk_write(GpusortBulk *bulk, BlockNumber block, Page page);
+
+/* Writes what is left, and makes it durable if the relation is logged. */
+extern void gpusort_bulk_end(GpusortBulk *bulk);
+
+#endif
+
+/* ---- pages and their items ---- */
+
+/*
+ * Leaves are filled without any of PostgreSQL's state, so that a thread can do it.  A full leaf waits in
+ * a batch until the backend ends and writes it (tree.c).  The pages above the leaves, which
+ * the backend fills, use the same functions.
+ */
+
+/* The rightmost page of a level, which is being filled */
+typedef struct GpusortTreePage
+{
+	uint32		level;			/* 0: a leaf */
+	Page		page;			/* NULL: no item yet */
+	OffsetNumber last;			/* the last item; P_HIKEY: none */
+	Size		posting;		/* bytes of the last item's posting list */
+	Size		full;			/* a page with less free space is full */
+} GpusortTreePage;
+
+/* Leaves of a batch: filling them takes a hundred times as long as starting a thread. */
+#define GPUSORT_BATCH_LEAVES	128
+
+/*
+ * Full leaves, in order.  The last item of each is also the first one of the next leaf.
+ * The filler has free pages for the leaves that follow.
+ */
+typedef struct GpusortLeafBatch
+{
+	int			nfull;
+	struct
+	{
+		Page		page;
+		OffsetNumber last;
+	}			full[GPUSORT_BATCH_LEAVES];
+	int			nfree;
+	Page		free[GPUSORT_BATCH_LEAVES];
+} GpusortLeafBatch;
+
+/* Initializes an empty page: with room for the high key's line pointer.  Its neighbours are set when it is written. */
+static inline void
+gpusort_treepage_init(GpusortTreePage *tree_page, Page page)
+{
+	BTPageOpaque opaque;
+
+	_bt_pageinit(page, BLCKSZ);
+	opaque = BTPageGetOpaque(page);
+	opaque->btpo_prev = opaque->btpo_next = P_NONE;
+	opaque->btpo_level = tree_page->level;
+	opaque->btpo_flags = tree_page->level > 0 ? 0 : BTP_LEAF;
+	opaque->btpo_cycleid = 0;
+	((PageHeader) page)->pd_lower += sizeof(ItemIdData);
+	tree_page->page = page;
+	tree_page->last = P_HIKEY;
+}
+
+/* Is there no room for an item of that many bytes, MAXALIGNed, with room left for a TID on a leaf? */
+static inline bool
+gpusort_treepage_is_full(const GpusortTreePage *tree_page, Size bytes)
+{
+	PageHeader	header = (PageHeader) tree_page->page;
+	Size		space = header->pd_upper - header->pd_lower;
+
+	space = space < sizeof(ItemIdData) ? 0 : space - sizeof(ItemIdData);
+	return space < bytes + (tree_page->level == 0 ? MAXALIGN(sizeof(ItemPointerData)) : 0) ||
+		(space + tree_page->posting < tree_page->full && tree_page->last > P_FIRSTKEY);
+}
+
+/* Adds an item of that many bytes, MAXALIGNed.  There is room for it. */
+static inline void
+gpusort_treepage_add(GpusortTreePage *tree_page, const void *item, Size bytes)
+{
+	PageHeader	header = (PageHeader) tree_page->page;
+	OffsetNumber offset = OffsetNumberNext(tree_page->last);
+
+	tree_page->last = offset;
+	header->pd_upper -= bytes;
+	ItemIdSetNormal(PageGetItemId(tree_page->page, offset), header->pd_upper, bytes);
+	header->pd_lower = offsetof(PageHeaderData, pd_linp) + offset * sizeof(ItemIdData);
+	memcpy((char *) tree_page->page + header->pd_upper, item, bytes);
+}
+
+/*
+ * Adds an item to the leaves, behind all others.  It is not too large for a btree, and the batch
+ * has a free page.  posting: bytes of its posting list, which a high key would not have.
+ */
+static inline void
+gpusort_leaf_add(GpusortTreePage *leaf, GpusortLeafBatch *batch, IndexTuple tuple, Size posting)
+{
+	Size		bytes = MAXALIGN(IndexTupleSize(tuple));
+
+	if (unlikely(leaf->page == NULL))
+		gpusort_treepage_init(leaf, batch->free[--batch->nfree]);
+	else if (gpusort_treepage_is_full(leaf, bytes))
+	{
+		Page		page = leaf->page;
+		ItemId		item = PageGetItemId(page, leaf->last);
+
+		batch->full[batch->nfull].page = page;
+		batch->full[batch->nfull++].last = leaf->last;
+		gpusort_treepage_init(leaf, batch->free[--batch->nfree]);
+		gpusort_treepage_add(leaf, PageGetItem(page, item), ItemIdGetLength(item));
+	}
+	leaf->posting = posting;
+	gpusort_treepage_add(leaf, tuple, bytes);
+}
+
+/* ---- a build ---- */
+
+/*
+ * The rows of an index are those of ORDER BY by its columns: read, encoded, sorted and spilled
+ * by the same code.  A row is a minimal tuple of the index's columns.  Its data are byte for
+ * byte those of the index tuple, and its padding has the TID.  Rows are read in the order of
+ * their TIDs, and the sort is stable, so that equal keys come in that order, as in core.
+ *
+ * Leaves are filled without any of PostgreSQL's state, so that a thread can do it.  A full leaf waits in
+ * a batch until the backend ends and writes it.  The pages above the leaves, which
+ * the backend fills, use the same functions (leaf.h).
+ */
 
 /* ---- build.c ---- */
 
@@ -227,5 +373,102 @@ extern void gpusort_tree_write(GpusortTree *tree, GpusortLeafBatch *batch);
 
 /* Writes the last leaf, all that is left, and the metapage.  The index is complete then. */
 extern void gpusort_tree_end(GpusortTree *tree, const GpusortTreePage *leaf);
+
+/* ---- rows that are words ---- */
+
+/*
+ * If the index has one column, an integer of up to 4 bytes or a date, a row is its key, its TID
+ * and two flags.  They fit 64 bits, and the order of the words is that of the index.  So words
+ * are sorted in place of rows, and no row is kept.  From the most significant bit on:
+ *
+ * null 1 bit 1: the value is NULL, if NULLs come last; else 1: it is not
+ * key32 bits 0 for NULL
+ * block 21 bits; 16 GB of pages of 8 kB
+ * offset 9 bits; 1 bit more, of the block's, for pages of 16 kB, and 2 for those of 32 kB
+ * dead 1 bit the tuple is dead for new snapshots: unique does not count it
+ */
+
+/* How a value becomes a word, and back */
+typedef struct GpusortIndexWords
+{
+	const GpusortType *type;
+	uint64		flip;			/* all ones for descending order */
+	bool		nulls_first;
+} GpusortIndexWords;
+
+#define GPUSORT_WORD_DEAD_BITS		1
+#define GPUSORT_WORD_OFFSET_BITS	(BLCKSZ <= 8192 ? 9 : BLCKSZ <= 16384 ? 10 : 11)
+#define GPUSORT_WORD_BLOCK_BITS		(30 - GPUSORT_WORD_OFFSET_BITS)
+#define GPUSORT_WORD_ROW_BITS		(GPUSORT_WORD_DEAD_BITS + GPUSORT_WORD_OFFSET_BITS + GPUSORT_WORD_BLOCK_BITS)
+#define GPUSORT_WORD_NULL			(UINT64CONST(1) << 63)
+
+StaticAssertDecl(MaxHeapTuplesPerPage < 1 << GPUSORT_WORD_OFFSET_BITS, "a word has room for the offset of a tuple");
+
+/* Makes the word of a row.  flags: as those of a row in a store. */
+static inline uint64
+gpusort_word_make(const GpusortIndexWords *words, Datum value, bool isnull, BlockNumber block, OffsetNumber offset, uint16 flags)
+{
+	uint64		word = isnull == words->nulls_first ? 0 : GPUSORT_WORD_NULL;
+	uint32		key = 0;
+
+	if (!isnull)
+		key = (words->type->kind == GPUSORT_KIND_INT2 ? gpusort_key_int2(DatumGetInt16(value)) :
+			   gpusort_key_int4(DatumGetInt32(value))) ^ (uint32) words->flip;
+	return word | (uint64) key << GPUSORT_WORD_ROW_BITS |
+		(uint64) block << (GPUSORT_WORD_OFFSET_BITS + GPUSORT_WORD_DEAD_BITS) |
+		(uint64) offset << GPUSORT_WORD_DEAD_BITS | ((flags & GPUSORT_INDEX_DEAD) != 0);
+}
+
+/* The part of a word that equal values share */
+static inline uint64
+gpusort_word_key(uint64 word)
+{
+	return word >> GPUSORT_WORD_ROW_BITS;
+}
+
+static inline bool
+gpusort_word_is_null(const GpusortIndexWords *words, uint64 word)
+{
+	return ((word & GPUSORT_WORD_NULL) == 0) == words->nulls_first;
+}
+
+static inline bool
+gpusort_word_is_dead(uint64 word)
+{
+	return (word & 1) != 0;
+}
+
+static inline void
+gpusort_word_tid(uint64 word, ItemPointer tid)
+{
+	ItemPointerSet(tid,
+				   word >> (GPUSORT_WORD_OFFSET_BITS + GPUSORT_WORD_DEAD_BITS) & ((1 << GPUSORT_WORD_BLOCK_BITS) - 1),
+				   word >> GPUSORT_WORD_DEAD_BITS & ((1 << GPUSORT_WORD_OFFSET_BITS) - 1));
+}
+
+/* Returns the value of a word that is not NULL. */
+static inline Datum
+gpusort_word_value(const GpusortIndexWords *words, uint64 word)
+{
+	uint32		key = (uint32) gpusort_word_key(word) ^ (uint32) words->flip;
+
+	return words->type->kind == GPUSORT_KIND_INT2 ? Int16GetDatum(gpusort_unkey_int2(key)) :
+		Int32GetDatum(gpusort_unkey_int4(key));
+}
+
+/* Adds a row that is a word: the value, with the TID and the flags of row i of the stream's page. */
+static inline void
+gpusort_word_add(GpusortIndexBuild *build, Datum value, bool isnull, int i)
+{
+	const GpusortPage *page = gpusort_stream_page(build->stream);
+	int			room;
+	uint64	   *word = gpusort_stream_reserve(build->stream, &room);
+
+	if (unlikely(build->check != NULL))
+		gpusort_index_check_note(build, &value, &isnull, page->block, page->numbers[i], page->flags[i]);
+	*word = gpusort_word_make(build->words, value, isnull, page->block, page->numbers[i], page->flags[i]);
+	gpusort_stream_commit(build->stream, 1);
+	build->rows++;
+}
 
 #endif							/* GPUSORT_INDEX_BTREE_H */

@@ -16,7 +16,7 @@
 #include "storage/bufpage.h"
 #include "storage/smgr.h"
 
-#include "index/bulk.h"
+#include "index/btree.h"
 
 #ifndef GPUSORT_HAS_BULK_WRITE
 

@@ -21,7 +21,6 @@
 #include "utils/rel.h"
 
 #include "index/btree.h"
-#include "index/words.h"
 
 /* The bytes of a posting list's tuple, at most: a tenth of a page, without its line pointer */
 #define POSTING_BYTES	(MAXALIGN_DOWN(BLCKSZ * 10 / 100) - sizeof(ItemIdData))

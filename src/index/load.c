@@ -19,7 +19,7 @@
 #include "miscadmin.h"
 #include "pgstat.h"
 
-#include "cpu/share.h"
+#include "cpu/cpu.h"
 #include "index/btree.h"
 #include "run/cpu_options.h"
 

@@ -17,9 +17,8 @@
 #include "utils/rel.h"
 #include "utils/typcache.h"
 
-#include "base/large_memory.h"
+#include "base/pages.h"
 #include "index/btree.h"
-#include "index/words.h"
 
 /* The type of a column of the index before the operator class changes it */
 static Oid

@@ -34,7 +34,7 @@
 
 #include "base/fault.h"
 #include "compat.h"
-#include "index/words.h"
+#include "index/btree.h"
 
 /* The rows of a page that core has read */
 typedef struct CorePage

@@ -12,7 +12,7 @@
 #include "utils/rel.h"
 
 #include "compat.h"
-#include "index/words.h"
+#include "index/btree.h"
 
 /* May index_form_tuple() store another value, one that it has fetched or compressed? */
 static inline bool

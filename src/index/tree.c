@@ -18,7 +18,6 @@
 #include "base/fault.h"
 #include "compat.h"
 #include "index/btree.h"
-#include "index/bulk.h"
 
 /* A level of the tree.  The pages before the one that is being filled are written. */
 typedef struct Level

@@ -17,7 +17,6 @@
 
 #include "base/fault.h"
 #include "index/btree.h"
-#include "index/words.h"
 
 /* Raises core's error: the index would have two live rows with the slot's key. */
 static void

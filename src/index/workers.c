@@ -27,7 +27,6 @@
 #include "utils/rel.h"
 
 #include "base/arena.h"
-#include "base/library.h"
 #include "base/shmem.h"
 #include "compat.h"
 #include "guc.h"

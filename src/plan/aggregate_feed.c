@@ -19,9 +19,7 @@
 #include "optimizer/optimizer.h"
 #include "utils/lsyscache.h"
 
-#include "aggregate/feed.h"
-#include "aggregate/group_states.h"
-#include "aggregate/node.h"
+#include "aggregate/aggregate.h"
 #include "base/shmem.h"
 #include "plan/plan.h"
 

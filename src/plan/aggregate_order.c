@@ -18,7 +18,7 @@
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 
-#include "aggregate/node.h"
+#include "aggregate/aggregate.h"
 #include "plan/plan.h"
 
 List *

@@ -25,9 +25,7 @@
 #include "utils/lsyscache.h"
 #include "utils/selfuncs.h"
 
-#include "aggregate/group_states.h"
-#include "aggregate/node.h"
-#include "aggregate/ordered.h"
+#include "aggregate/aggregate.h"
 #include "compat.h"
 #include "guc.h"
 #include "plan/plan.h"

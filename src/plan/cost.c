@@ -40,7 +40,7 @@
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
 
-#include "aggregate/group_numbers.h"
+#include "aggregate/aggregate.h"
 #include "compat.h"
 #include "guc.h"
 #include "plan/plan.h"

@@ -26,7 +26,7 @@
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 
-#include "aggregate/node.h"
+#include "aggregate/aggregate.h"
 #include "plan/plan.h"
 
 /* Columns of a plan node.  A sort may have one twice, under two collations or, as citext and text, by two operators. */

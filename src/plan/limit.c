@@ -14,7 +14,7 @@
  */
 #include "postgres.h"
 
-#include "aggregate/node.h"
+#include "aggregate/aggregate.h"
 #include "plan/plan.h"
 
 const GpusortBound gpusort_unbounded = {.rows = -1};

@@ -20,10 +20,7 @@
 #include "parser/parsetree.h"
 #include "utils/lsyscache.h"
 
-#include "aggregate/group_numbers.h"
-#include "aggregate/group_states.h"
-#include "aggregate/node.h"
-#include "aggregate/ordered.h"
+#include "aggregate/aggregate.h"
 #include "base/shmem.h"
 #include "base/stat.h"
 #include "compat.h"

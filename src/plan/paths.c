@@ -29,7 +29,7 @@
 #include "optimizer/paths.h"
 #include "utils/lsyscache.h"
 
-#include "aggregate/node.h"
+#include "aggregate/aggregate.h"
 #include "compat.h"
 #include "guc.h"
 #include "plan/plan.h"

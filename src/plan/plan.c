@@ -30,8 +30,7 @@
 #include "optimizer/planner.h"
 #include "parser/parsetree.h"
 
-#include "aggregate/feed.h"
-#include "aggregate/node.h"
+#include "aggregate/aggregate.h"
 #include "base/stat.h"
 #include "compat.h"
 #include "guc.h"

@@ -20,9 +20,7 @@
 #include "optimizer/tlist.h"
 #include "utils/lsyscache.h"
 
-#include "aggregate/group_states.h"
-#include "aggregate/node.h"
-#include "aggregate/ordered.h"
+#include "aggregate/aggregate.h"
 #include "compat.h"
 #include "plan/plan.h"
 

@@ -32,7 +32,7 @@
 #include "utils/lsyscache.h"
 #include "utils/typcache.h"
 
-#include "aggregate/node.h"
+#include "aggregate/aggregate.h"
 #include "guc.h"
 #include "plan/plan.h"
 

@@ -15,7 +15,7 @@
 #include "portability/instr_time.h"
 
 #include "cpu/cpu.h"
-#include "gpu/client.h"
+#include "gpu/gpu.h"
 #include "run/run.h"
 
 /* Committed keys of a key set in one allocation. */

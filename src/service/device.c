@@ -20,11 +20,10 @@
 #include "storage/ipc.h"
 
 #include "base/clock.h"
-#include "base/library.h"
+#include "base/shmem.h"
 #include "compat.h"
 #include "guc.h"
-#include "service/device.h"
-#include "service/watch.h"
+#include "service/service.h"
 
 /* Backends start no service for this time after the device reported an error. */
 #define RETRY_AFTER_FAULT_MS	1000

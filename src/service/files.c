@@ -18,10 +18,8 @@
 #include "utils/memutils.h"
 
 #include "base/fault.h"
-#include "gpu/control.h"
-#include "service/device.h"
-#include "service/files.h"
-#include "service/watch.h"
+#include "gpu/gpu.h"
+#include "service/service.h"
 
 static GpusortServiceFile *files = NULL;
 

@@ -15,9 +15,7 @@
 
 #include "utils/memutils.h"
 
-#include "service/device.h"
-#include "service/job.h"
-#include "service/watch.h"
+#include "service/service.h"
 
 /*
  * The service begins to sort this many bytes while they are copied: the lane

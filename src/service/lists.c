@@ -9,7 +9,7 @@
  */
 #include "postgres.h"
 
-#include "service/lists.h"
+#include "service/service.h"
 
 /* Longer lists are an error. */
 #define MAX_LISTS_BYTES	((uint64) 256 * 1024 * 1024)

@@ -37,12 +37,9 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "compat.h"
-#include "gpu/control.h"
+#include "gpu/gpu.h"
 #include "guc.h"
-#include "service/device.h"
-#include "service/files.h"
-#include "service/queue.h"
-#include "service/watch.h"
+#include "service/service.h"
 
 PGDLLEXPORT void gpusort_service_main(Datum arg);
 

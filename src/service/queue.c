@@ -17,10 +17,7 @@
 
 #include "base/clock.h"
 #include "guc.h"
-#include "service/device.h"
-#include "service/job.h"
-#include "service/queue.h"
-#include "service/watch.h"
+#include "service/service.h"
 
 /* Rows may be taken from a request whose backend has read nothing for this long. */
 #define TAKE_AFTER_MS		1000

@@ -38,8 +38,8 @@
 #include "miscadmin.h"
 #include "port/atomics.h"
 
-#include "gpu/control.h"
-#include "service/watch.h"
+#include "gpu/gpu.h"
+#include "service/service.h"
 
 #define LOOK_MS			1000
 #define TAKEN_OVER		PG_UINT64_MAX

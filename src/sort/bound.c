@@ -18,7 +18,7 @@
 #include "miscadmin.h"
 
 #include "base/memory.h"
-#include "cpu/collate.h"
+#include "cpu/cpu.h"
 #include "sort/sort_state.h"
 
 /* How often a selection among rows in a proposed order takes the row at the place as its pivot */

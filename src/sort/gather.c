@@ -12,8 +12,8 @@
 #include "miscadmin.h"
 #include "utils/memutils.h"
 
-#include "base/large_memory.h"
 #include "base/memory.h"
+#include "base/pages.h"
 #include "compat.h"
 #include "guc.h"
 #include "sort/sort_state.h"

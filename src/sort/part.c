@@ -21,7 +21,7 @@
 #include "access/parallel.h"
 
 #include "base/arena.h"
-#include "base/large_memory.h"
+#include "base/pages.h"
 #include "sort/sort_state.h"
 
 /* The keys and rows of one process, as the process that adopts them sees them */

@@ -11,7 +11,7 @@
 #include "miscadmin.h"
 #include "utils/memutils.h"
 
-#include "base/large_memory.h"
+#include "base/pages.h"
 #include "sort/sort_state.h"
 
 /* The look-ahead of the prefetches of keys, in rows */

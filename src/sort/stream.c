@@ -13,7 +13,7 @@
 #include "utils/memutils.h"
 
 #include "base/fault.h"
-#include "base/large_memory.h"
+#include "base/pages.h"
 #include "compat.h"
 #include "run/cpu_options.h"
 #include "sort/sort_state.h"

@@ -16,9 +16,9 @@
 #include "port/pg_bitutils.h"
 
 #include "base/memory.h"
-#include "cpu/tied.h"
-#include "sort/sort_state.h"
+#include "cpu/cpu.h"
 #include "run/cpu_options.h"
+#include "sort/sort_state.h"
 
 /*
  * Compressed or TOASTed values of a group are expanded all at once if that takes

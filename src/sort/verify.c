@@ -23,10 +23,10 @@
 #include "utils/lsyscache.h"
 
 #include "base/memory.h"
-#include "cpu/collate.h"
+#include "cpu/cpu.h"
 #include "key/libc.h"
-#include "sort/sort_state.h"
 #include "run/cpu_options.h"
+#include "sort/sort_state.h"
 
 /*
  * The most that repairs may cost: a unit for a row moved, COMPARISON_UNITS for a

@@ -32,7 +32,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/memory.h"
-#include "cpu/share.h"
+#include "cpu/cpu.h"
 #include "run/cpu_options.h"
 #include "sort/sort_state.h"
 

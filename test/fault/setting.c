@@ -25,7 +25,7 @@
 #include "utils/guc.h"
 
 #include "fault/fault.h"
-#include "gpu/control.h"
+#include "gpu/gpu.h"
 #include "status.h"
 
 static const struct

@@ -15,8 +15,8 @@
 #include "utils/builtins.h"
 #include "utils/memutils.h"
 
-#include "base/large_memory.h"
 #include "base/memory.h"
+#include "base/pages.h"
 #include "base/shmem.h"
 
 PG_FUNCTION_INFO_V1(memory_retry);

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "check.h"
-#include "cpu/collate.h"
+#include "cpu/cpu.h"
 
 #define PLACES	50000
 

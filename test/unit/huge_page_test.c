@@ -7,7 +7,7 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "base/huge_page.h"
+#include "base/pages.h"
 
 #include <sys/mman.h>
 #include <unistd.h>

@@ -11,7 +11,7 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "base/large_memory.h"
+#include "base/pages.h"
 
 #include <dirent.h>
 #include <pthread.h>

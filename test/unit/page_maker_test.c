@@ -8,14 +8,13 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include "base/page_maker.h"
+#include "base/pages.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/huge_page.h"
 #include "check.h"
 
 #define STEP		(8 * GPUSORT_HUGE_PAGE)

@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "check.h"
-#include "cpu/share.h"
+#include "cpu/cpu.h"
 
 #define MOST	100000
 

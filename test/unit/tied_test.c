@@ -2,7 +2,7 @@
  * tied_test.c - unit tests of sorting tie groups by strings (src/cpu/tied.h).
  */
 #include "check.h"
-#include "cpu/tied.h"
+#include "cpu/cpu.h"
 
 #define ROWS	60000
 

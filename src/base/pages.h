@@ -1,22 +1,62 @@
 /*-------------------------------------------------------------------------
  *
- * large_memory.h
- *		Large buffers from mmap(), which a session keeps for its next sort.
+ * pages.h
+ *		Private mappings: huge pages, and what a session keeps.
  *
+ *-------------------------------------------------------------------------
+ */
+#ifndef GPUSORT_BASE_PAGES_H
+#define GPUSORT_BASE_PAGES_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* ---- huge_page.c ---- */
+
+/*
+ * Plain C without PostgreSQL: the CPU engine includes it, too.
+ */
+
+#ifdef __cplusplus
+extern "C"
+{
+#endif
+
+/*
+ * Bytes of a huge page of x86-64, and of arm64 with pages of 4 kB.  Larger ones are too much
+ * to make for one touch, and the functions below do nothing.
+ */
+#define GPUSORT_HUGE_PAGE	((size_t) 2 * 1024 * 1024)
+
+/*
+ * Asks the kernel to back the buffer at mem with huge pages where whole aligned
+ * ones fit into it, unless huge pages turn out to be slow.  Call this before the
+ * buffer has contents: the function may set some bytes to 0.  Thread-safe.
+ */
+extern void gpusort_huge_pages_ask(void *mem, size_t bytes);
+
+/*
+ * Makes huge pages of the pages of a mapped file in memory until the time, in nanoseconds, has
+ * been used up, and subtracts what it takes.  mem and bytes are multiples of a huge page, and
+ * each of them has at least one page.  Returns whether all of it has huge pages now.
+ */
+extern bool gpusort_huge_pages_collapse(void *mem, size_t bytes, int64_t *ns);
+
+#ifdef __cplusplus
+}
+#endif
+
+/* ---- large_memory.c ---- */
+
+/*
  * Touching memory for the first time can be most of the cost of a sort.  free() returns
  * buffers of this size to the kernel, so that the session's next sort would pay again.
  * So freed buffers are kept for a few seconds, up to a limit.
  *
  * Plain C without PostgreSQL, for any thread.
- *
- *-------------------------------------------------------------------------
  */
-#ifndef GPUSORT_BASE_LARGE_MEMORY_H
-#define GPUSORT_BASE_LARGE_MEMORY_H
-
-#include <stdbool.h>
-
-#include "base/huge_page.h"
 
 #ifdef __cplusplus
 extern "C"
@@ -93,4 +133,43 @@ extern void gpusort_large_give_back(void);
 }
 #endif
 
-#endif							/* GPUSORT_BASE_LARGE_MEMORY_H */
+/* ---- page_maker.c ---- */
+
+/*
+ * Plain C without PostgreSQL.  One thread at a time calls these functions for a maker.
+ */
+
+/* Its fields are page_maker.c's own. */
+typedef struct GpusortPageMaker
+{
+	int			fd;
+	char	   *mem;			/* where the file is mapped */
+	uint64_t	begun;			/* ns of base/clock.h */
+	int64_t		spent;			/* ns spent on huge pages */
+	bool		fast;			/* those of the last step were made fast */
+
+	/* With a thread, protected by lock */
+	bool		threaded;		/* there is one; not protected */
+	pthread_t	thread;
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	size_t		made;			/* bytes from the file's begin that have pages */
+	size_t		wanted;			/* the thread makes pages until made has reached this */
+	bool		failed;			/* there is no memory */
+	bool		stop;
+} GpusortPageMaker;
+
+/* Begins with a file that has pages for its first bytes. */
+extern void gpusort_page_maker_begin(GpusortPageMaker *maker, int fd, char *mem, size_t made);
+
+/*
+ * Makes and maps some of the pages up to end, a multiple of a huge page, or waits for them.  If ahead is larger, a
+ * thread makes them, and goes on up to ahead.  A call takes some ms, after which the caller can be interrupted: it
+ * calls again until *made, the bytes that have pages, has reached end.  Returns false if there is no memory.
+ */
+extern bool gpusort_page_maker_need(GpusortPageMaker *maker, size_t end, size_t ahead, size_t *made);
+
+/* Ends the thread, if there is one.  Returns how many bytes have pages. */
+extern size_t gpusort_page_maker_end(GpusortPageMaker *maker);
+
+#endif							/* GPUSORT_BASE_PAGES_H */

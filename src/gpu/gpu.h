@@ -1,19 +1,12 @@
 /*-------------------------------------------------------------------------
  *
- * control.h
- *		The control block: shared memory of the backends and the GPU service.
- *
- * It holds the requests and the state of the service, but no keys and no rows: these are in
- * files in memory that the sessions make (base/arena.h).  No process ever waits for another
- * one to release a lock: each change is one atomic write.
- *
- * "Published by X": the writer writes the field, issues a write barrier and then changes X;
- * the reader reads X, issues a read barrier and then reads the field.
+ * gpu.h
+ *		A backend's side of the GPU, and the control block that it shares with the service.
  *
  *-------------------------------------------------------------------------
  */
-#ifndef GPUSORT_GPU_CONTROL_H
-#define GPUSORT_GPU_CONTROL_H
+#ifndef GPUSORT_GPU_GPU_H
+#define GPUSORT_GPU_GPU_H
 
 #include "datatype/timestamp.h"
 #include "port/atomics.h"
@@ -21,6 +14,20 @@
 
 #include "base/arena.h"
 #include "base/clock.h"
+#include "base/report.h"
+#include "base/span.h"
+#include "key/keybits.h"
+
+/* ---- control.c: the control block ---- */
+
+/*
+ * It holds the requests and the state of the service, but no keys and no rows: these are in
+ * files in memory that the sessions make (base/arena.h).  No process ever waits for another
+ * one to release a lock: each change is one atomic write.
+ *
+ * "Published by X": the writer writes the field, issues a write barrier and then changes X;
+ * the reader reads X, issues a read barrier and then reads the field.
+ */
 
 /* The most requests of all backends together. */
 #define GPUSORT_MAX_REQUESTS	4096
@@ -232,4 +239,153 @@ gpusort_request_change(GpusortRequest *request, GpusortRequestState from, Gpusor
 	return (word & GPUSORT_STATE_MASK) == (uint32) from && gpusort_request_exchange(request, word, word - from + to);
 }
 
-#endif							/* GPUSORT_GPU_CONTROL_H */
+/* ---- client.c: requests ---- */
+
+/*
+ * Functions that return a string return NULL, or the reason why the GPU cannot sort:
+ * one sentence for errdetail, static or valid until the next call.  They process
+ * interrupts, and may raise an error if memory runs out.
+ */
+
+/* The engine's name in gpusort.engine and in reports */
+#define GPUSORT_CLIENT_ENGINE	"cuda"
+
+/* A sort on the GPU, from gpusort_client_sort() to gpusort_client_end() */
+typedef struct GpusortClient GpusortClient;
+
+typedef struct GpusortClientSpec
+{
+	uint64		rows;			/* of all spans, at least 1 */
+	int			key_bytes;		/* bytes of a word: 4 or 8 */
+	int			words;			/* words of a key, from 1 */
+	bool		positions;		/* the result is input positions (uint32), not keys */
+	bool		ties;			/* with positions: tell which keys are equal */
+	GpusortEncoding encoding;	/* turns the words of the spans into keys */
+	const GpusortSpan *keys;
+	int			nkeys;
+	const GpusortRowSpan *row_spans;	/* with positions: rows that come back in order */
+	int			nrow_spans;		/* 0: none */
+} GpusortClientSpec;
+
+/*
+ * Returns NULL if the library gpusort_cuda is installed, and sessions can share memory with the
+ * service, else a reason; then the functions below need not be called.  Cheap: it is called for
+ * each sort that is large enough.
+ */
+extern const char *gpusort_client_missing(void);
+
+/* Requests shared memory and the service; from _PG_init when preloaded. */
+extern void gpusort_client_preload(void);
+
+/* Starts the service, if it has to be started, and does not wait.  Returns the reason if it will not be ready soon. */
+extern const char *gpusort_client_prepare(void);
+
+/* Returns how many us a new request would wait for those before it, as far as is known. */
+extern uint64 gpusort_client_wait_us(void);
+
+/*
+ * Sorts.  Keys and rows are read where they are if that is in an arena of this process
+ * (base/arena.h), else copied.  Returns when the result is there.  *client, which the caller has set
+ * to NULL, is made below this memory context, with which it ends at the latest.  If there is a reason,
+ * the caller ends it, too.
+ */
+extern const char *gpusort_client_sort(MemoryContext cxt, const GpusortClientSpec *spec, GpusortClient **client);
+
+/* The result, which the caller may change, and, if ties were wanted, a byte for each row.  Valid until the client ends. */
+extern void *gpusort_client_result(const GpusortClient *client);
+extern const uint8 *gpusort_client_ties(const GpusortClient *client);
+
+/* Do rows come back in order? */
+extern bool gpusort_client_returns_rows(const GpusortClient *client);
+
+/*
+ * Waits for the next rows in order.  Returns false if none will come, although not all have: the
+ * device has been taken by others, or failed.  *window is valid until the next call.
+ */
+extern bool gpusort_client_fetch(GpusortClient *client, GpusortRowWindow *window);
+
+/* Sets *report to what the service has reported so far, with the time that this process has waited; all else is 0. */
+extern void gpusort_client_report(const GpusortClient *client, GpusortReport *report);
+
+/* Ends the client, in any state, also while a transaction aborts. */
+extern void gpusort_client_end(GpusortClient *client);
+
+/* ---- lists.c ---- */
+
+/*
+ * The backend writes a GpusortLists into its file, and behind it, side by side, the arrays that it
+ * counts.  The service reads them by pread(), and checks that each place lies in its file.
+ */
+
+/* A file, and the bytes from its begin that have pages */
+typedef struct GpusortListedFile
+{
+	GpusortFileName name;
+	uint64		bytes;
+} GpusortListedFile;
+
+/* Keys that lie side by side, in the order of input */
+typedef struct GpusortListedKeys
+{
+	uint32		file;			/* index in the list of files */
+	GpusortPlace place;
+	uint64		bytes;
+} GpusortListedKeys;
+
+/* A block of rows, as in a row store (store/rowstore.h) */
+typedef struct GpusortListedRows
+{
+	uint32		file;
+	uint32		first;			/* number of its first row */
+	uint32		stride;			/* bytes from a row to the next; 0: there is a directory */
+	GpusortPlace place;			/* of the first row */
+	uint64		bytes;			/* of all its rows */
+	GpusortPlace directory;		/* of the directory's first byte */
+	uint64		directory_bytes;
+} GpusortListedRows;
+
+/* All places but those of the arrays are in file 0, that of the request. */
+typedef struct GpusortLists
+{
+	uint32		nfiles;			/* GpusortListedFile */
+	uint32		nkeys;			/* GpusortListedKeys */
+	uint32		nrows;			/* GpusortListedRows; 0: rows stay where they are */
+	GpusortPlace result;		/* keys or positions, of all rows */
+	GpusortPlace ties;			/* a byte for each row: may it tie with the one before?  0: not wanted */
+	GpusortPlace windows;		/* GPUSORT_RING windows of window_bytes, side by side */
+	uint64		window_bytes;
+} GpusortLists;
+
+/*
+ * In a backend: allocates memory for the result in this arena, the request's own, writes the lists
+ * there, and fills in *head and the request's places.  Returns false if there is no memory.  Copying
+ * can be interrupted.
+ */
+extern bool gpusort_lists_write(GpusortArena *arena, const GpusortClientSpec *spec, GpusortRequest *request,
+								GpusortLists *head);
+
+/* ---- start.c ---- */
+
+/* Has the postmaster start the service with the server.  _PG_init calls it under preload. */
+extern void gpusort_service_preload(void);
+
+/*
+ * Starts the service if it is down; does not wait for it.  Returns NULL, or a reason if
+ * it will not be ready soon; in static memory, valid until the next call of a function of
+ * this header.
+ */
+extern const char *gpusort_service_start(void);
+
+/* The same, and waits until the service is ready, at most 15 s.  Resets MyLatch. */
+extern const char *gpusort_service_wait(void);
+
+/*
+ * Called at each look by a process that waits for a READY service.  Returns NULL, or a
+ * reason, if the service has shown no sign of life for 5 s.
+ */
+extern const char *gpusort_service_silent(void);
+
+/* Sets the service's latch, if a service runs.  Any process may call it. */
+extern void gpusort_service_wake(void);
+
+#endif							/* GPUSORT_GPU_GPU_H */
