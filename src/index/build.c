@@ -49,13 +49,17 @@ report_phase(int64 subphase)
 	pgstat_progress_update_param(PROGRESS_CREATEIDX_SUBPHASE, subphase);
 }
 
-/* Counts the build, and leaves a report of it. */
+/* Ends the sort, counts the build, and leaves a report of it. */
 static void
 report_build(const GpusortIndexBuild *build, double total_ms)
 {
 	GpusortReport report;
 
 	gpusort_stream_report(build->stream, &report);
+	if (report.reason != NULL)
+		report.reason = pstrdup(report.reason);
+	/* the end leaves a report of the key set */
+	gpusort_stream_end(build->stream);
 	report.rows = build->rows;
 	report.key_type = "index";
 	report.return_ms = Max(total_ms - report.gather_ms - report.kernels_ms, 0);
@@ -98,7 +102,6 @@ run(GpusortIndexBuild *build)
 	INSTR_TIME_SET_CURRENT(now);
 	INSTR_TIME_SUBTRACT(now, begun);
 	report_build(build, INSTR_TIME_GET_MILLISEC(now));
-	gpusort_stream_end(build->stream);
 }
 
 /* Builds the index and returns NULL, or returns why core must do it. */

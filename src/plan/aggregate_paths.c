@@ -28,13 +28,8 @@
 #include "aggregate/aggregate.h"
 #include "compat.h"
 #include "guc.h"
+#include "plan/costs.h"
 #include "plan/plan.h"
-
-/* With fewer rows, one process takes less time than it takes to start others. */
-#define LEAST_ROWS		100000.0
-
-/* A sort in all processes pays if it is expected to take less than this part of the time of a sort in one process. */
-#define SHARE_MARGIN	0.9
 
 /* Does an expression use anything but these expressions of groups, outside of aggregates? */
 static bool
@@ -265,7 +260,7 @@ gpusort_plan_offer_aggregates(PlannerInfo *root, RelOptInfo *input, RelOptInfo *
 		return;
 	if (!grouped->consider_parallel || partial == NULL || isinf(partial->total_cost) || partial->pathtarget->exprs == NIL ||
 		root->parse->groupingSets != NIL || root->agginfos == NIL ||
-		(!gpusort_force && (rows < LEAST_ROWS || gpusort_cost_exceeds_files(rows, partial->pathtarget->width))) ||
+		(!gpusort_force && (rows < LEAST_SHARED_ROWS || gpusort_cost_exceeds_files(rows, partial->pathtarget->width))) ||
 		!find_serial(grouped, &serial))
 		return;
 	foreach(lc, root->agginfos)
@@ -278,7 +273,7 @@ gpusort_plan_offer_aggregates(PlannerInfo *root, RelOptInfo *input, RelOptInfo *
 			return;
 		if (aggregates_feed(root, partial->pathtarget))
 		{
-			if (gpusort_force || rows >= GPUSORT_LEAST_PAGE_ROWS || !gpusort_cost_by_pages((Node *) partial))
+			if (gpusort_force || rows >= LEAST_PAGE_ROWS || !gpusort_cost_by_pages((Node *) partial))
 				offer(root, grouped, &serial, feed(root, grouped, partial, rows), 0);
 		}
 		else if (node_computes(root))

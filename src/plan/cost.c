@@ -8,7 +8,7 @@
  * engine replaces the comparisons, so the cost of a row does not grow with n:
  * nearly all of it is encoding the key and fetching the row in its new order.
  *
- * The constants are units of cpu_operator_cost, measured with the CPU engine and one
+ * The constants (costs.h) are units of cpu_operator_cost, measured with the CPU engine and one
  * thread (bench/order_by.sh; docs/performance.md has the figures).  The set-up costs
  * correct what core's model does not know: small sorts stay in the processor's caches,
  * and few distinct values need few comparisons.  They put the break-even where it was
@@ -43,59 +43,8 @@
 #include "aggregate/aggregate.h"
 #include "compat.h"
 #include "guc.h"
+#include "plan/costs.h"
 #include "plan/plan.h"
-
-/*
- * In units of cpu_operator_cost: once per sort; once more if keys may tie, and if all
- * columns have few values by nature; once for each word but the first if a LIMIT bounds
- * the sort; per row, to read it in a slot or by pages; per row that is copied and sorted; per
- * row that is fetched; per row and word; per row if keys may tie; per byte of a row that core
- * would not keep.  A row that is read by pages saves what the scan's own cost contains for
- * the way of a row through the executor, cpu_tuple_cost.
- */
-#define SETUP_OPERATORS		9000.0
-#define TIE_SETUP_OPERATORS	11000.0
-#define FEW_SETUP_OPERATORS	60000.0
-#define BOUND_SETUP_OPERATORS	10000.0
-#define READ_OPERATORS		2.0
-#define PAGE_READ_OPERATORS	(-2.0)
-#define COPY_OPERATORS		3.0
-#define FETCH_OPERATORS		3.0
-#define WORD_OPERATORS		2.0
-#define TIE_OPERATORS		3.0
-#define BYTE_OPERATORS		0.05
-
-/* Bytes of a row in a temporary file, beside its columns */
-#define SPILL_BYTES		16.0
-
-/* Where temporary files are limited: how many times as many rows may come as expected */
-#define SURPLUS_ROWS	10.0
-
-/* Rows that are gathered before the first trim, at least: LEAST_ROWS in node/limit.c */
-#define FIRST_CUT_ROWS		4096.0
-
-/* The same, for a comparison in core's bounded heap */
-#define HEAP_OPERATORS		3.0
-
-/*
- * The same if core compares by strcoll() or citext, whose time makes these units longer:
- * once per sort; per row that is copied and sorted; per comparison, with the bound or in
- * the heap.
- */
-#define LIBC_SETUP_OPERATORS	2200.0
-#define LIBC_COPY_OPERATORS		7.0
-#define LIBC_COMPARE_OPERATORS	2.0
-#define CITEXT_SETUP_OPERATORS	250.0
-#define CITEXT_COPY_OPERATORS	3.0
-
-/* The words of a string in a key: the COPY_OPERATORS of libc and citext contain their cost */
-#define STRING_WORDS		2
-
-/* Rows of a group, on average, from which on a hash table of groups is expected to cost less than a sort */
-#define LEAST_GROUP_ROWS	4.0
-
-/* Bytes that a group takes, without its columns */
-#define GROUP_BYTES	128.0
 
 GpusortSortColumn *
 gpusort_cost_columns(Sort *sort)

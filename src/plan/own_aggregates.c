@@ -25,10 +25,8 @@
 #include "base/stat.h"
 #include "compat.h"
 #include "guc.h"
+#include "plan/costs.h"
 #include "plan/plan.h"
-
-/* Of columns with a larger part of NULLs, count(DISTINCT) does not sort all rows below */
-#define MOST_NULLS	0.5
 
 /* The parts of an Agg that the node takes */
 typedef struct Parts

@@ -26,15 +26,13 @@
 #include "base/arena.h"
 #include "guc.h"
 #include "node/node.h"
+#include "plan/costs.h"
 #include "plan/plan.h"
-
-/* With fewer rows, a Gather Merge costs less than making memory to share, some 0.3 ms. */
-#define LEAST_ROWS		20000.0
 
 bool
 gpusort_plan_feed_pays(double rows)
 {
-	return gpusort_force || (rows >= LEAST_ROWS && gpusort_arena_available());
+	return gpusort_force || (rows >= LEAST_FEED_ROWS && gpusort_arena_available());
 }
 
 /* Do a Gather Merge and the Sort below it have the same order? */

@@ -32,13 +32,8 @@
 #include "aggregate/aggregate.h"
 #include "compat.h"
 #include "guc.h"
+#include "plan/costs.h"
 #include "plan/plan.h"
-
-/*
- * An index scan's cost contains reads from disk.  If the table is in memory, and in the order of the index, an index scan takes
- * as long as a GpuSort whose cost is this part of its cost.
- */
-#define INDEX_MARGIN	0.75
 
 /* add_path() takes costs for the same if they differ by less than this factor, 1.01 */
 #define FUZZ			1.02
@@ -260,7 +255,7 @@ static bool
 uses_first_rows(const PlannerInfo *root, const RelOptInfo *rel)
 {
 	if (rel->partial_pathlist == NIL ||
-		(!gpusort_force && rel->rows < GPUSORT_LEAST_PAGE_ROWS && gpusort_cost_by_pages(linitial(rel->partial_pathlist))))
+		(!gpusort_force && rel->rows < LEAST_PAGE_ROWS && gpusort_cost_by_pages(linitial(rel->partial_pathlist))))
 		return false;
 	if (!bms_equal(rel->relids, root->all_baserels) || root->parse->groupClause != NIL || root->agginfos != NIL)
 		return false;

@@ -52,9 +52,6 @@ extern GpusortCostInput gpusort_cost_input(double rows, int width, const void *c
  */
 extern bool gpusort_cost_by_pages(const Node *node);
 
-/* With fewer rows that are read by pages, in 20 to 50 ns each, one process takes less time than it takes to start others. */
-#define GPUSORT_LEAST_PAGE_ROWS	1000000.0
-
 /*
  * Are there so few rows of this width that GpuSort costs more than core's sort, whatever
  * the types of this many columns are?  comparison: the slowest one that core may use for

@@ -22,13 +22,8 @@
 
 #include "aggregate/aggregate.h"
 #include "compat.h"
+#include "plan/costs.h"
 #include "plan/plan.h"
-
-/* What an aggregate's own sorts cost for each row.  In groups of 4 to 1,000,000 rows they took twice to five times that. */
-#define GROUP_SORT_COST		(10 * cpu_operator_cost)
-
-/* Rows of one value, on average, from which on it takes less time to drop those that repeat another one than to sort them all */
-#define LEAST_REPEATS	10.0
 
 bool
 gpusort_plan_few_distinct(double values, double rows)

@@ -34,20 +34,11 @@
 
 #include "aggregate/aggregate.h"
 #include "guc.h"
+#include "plan/costs.h"
 #include "plan/plan.h"
 
 /* A plan has fewer nodes, so that the number of an Agg and this give a number for its Sort. */
 #define NODE_IDS	1000000
-
-/*
- * A hash table of groups: per row if the table fits in the processor's cache, if it does not, and more if it does not
- * fit in memory; bytes of a group, beside its columns; and bytes of the cache.
- */
-#define HASH_OPERATORS			8.0
-#define HASH_MISS_OPERATORS		22.0
-#define HASH_SPILL_OPERATORS	25.0
-#define HASH_GROUP_BYTES		64.0
-#define HASH_CACHE_BYTES		(4.0 * 1024 * 1024)
 
 Agg *
 gpusort_plan_narrow_input(const Agg *agg)

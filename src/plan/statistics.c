@@ -16,10 +16,8 @@
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
 
+#include "plan/costs.h"
 #include "plan/plan.h"
-
-/* The least correlation of values and places in a table for which the rows are taken to lie in order */
-#define LEAST_CORRELATION	0.9999
 
 /*
  * Follows a column of a plan down to a table.  Returns the table's statistics of it,
