@@ -11,7 +11,7 @@
 #include "catalog/pg_aggregate.h"
 #include "nodes/extensible.h"
 
-#include "key/keytype.h"
+#include "key/key.h"
 
 /*
  * A plan node in place of an Agg.  custom_private begins with three lists of Aggrefs, that gpusort_aggregate_accepts(), that

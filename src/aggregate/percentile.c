@@ -26,7 +26,7 @@
 
 #include "aggregate/node.h"
 #include "aggregate/percentile.h"
-#include "key/scaled.h"
+#include "key/key.h"
 
 void
 gpusort_fractions_init(GpusortFractions *fractions, const Aggref *aggref, PlanState *ps)

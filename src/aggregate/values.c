@@ -20,7 +20,7 @@
 #include "functions/group.h"
 #include "functions/result_array.h"
 #include "guc.h"
-#include "key/scaled.h"
+#include "key/key.h"
 
 /* Returns the index of what an aggregate needs in the node's values, to which it is added if it is new. */
 static int

@@ -12,7 +12,7 @@
 #define GPUSORT_FUNCTIONS_CHECK_KEYS_H
 
 #include "base/check.h"
-#include "key/keytype.h"
+#include "key/key.h"
 
 typedef struct GpusortCheckKeys
 {

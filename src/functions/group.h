@@ -12,7 +12,7 @@
 #ifndef GPUSORT_FUNCTIONS_GROUP_H
 #define GPUSORT_FUNCTIONS_GROUP_H
 
-#include "key/keytype.h"
+#include "key/key.h"
 #include "run/run.h"
 
 /* How much memory the keys of a group may take, and what becomes of the others */

@@ -13,7 +13,7 @@
 
 #include "utils/array.h"
 
-#include "key/keytype.h"
+#include "key/key.h"
 #include "functions/check_keys.h"
 #include "run/run.h"
 

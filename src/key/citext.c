@@ -22,7 +22,7 @@
 #include "catalog/pg_collation.h"
 #include "utils/formatting.h"
 
-#include "key/rowkey.h"
+#include "key/key.h"
 
 #define ASCII		0x80
 

@@ -3,7 +3,7 @@
  * column.h
  *		How one column of an ORDER BY list becomes words of the row key.
  *
- * key/column_plan.c chooses the plan of a column, key/sample.c adapts it to the first
+ * key/column_plan.c chooses the plan of a column, key/settle.c adapts it to the first
  * rows, and key/rowkey.c encodes rows.
  *
  * A column has one to three words.  Their unsigned order is the order of the
@@ -60,8 +60,7 @@
 #include "utils/sortsupport.h"
 
 #include "compat.h"
-#include "key/keybits.h"
-#include "key/rowkey.h"
+#include "key/key.h"
 
 /* How a value is read and encoded, by plan and number of words. */
 typedef enum GpusortRowKind
@@ -99,7 +98,7 @@ typedef enum GpusortRowKind
 
 #define GPUSORT_COLUMN_MAX_WORDS	3
 
-typedef struct GpusortEnumRanks GpusortEnumRanks;	/* values.c */
+typedef struct GpusortEnumRanks GpusortEnumRanks;	/* encode_values.c */
 typedef struct GpusortSupport GpusortSupport;	/* support.c */
 
 /* The bits of the words that say more than the value does */
@@ -332,6 +331,167 @@ gpusort_append_bits(uint64 *words, Size used, uint64 number, int n)
 	}
 }
 
+/* ---- icu.c: the first primary weights of a text under an ICU collation ---- */
+
+/* Bytes of weights that gpusort_icu_head() returns */
+#define GPUSORT_ICU_HEAD_BYTES	16
+
+/* One ICU collation, with tables of its characters' weights */
+typedef struct GpusortIcu GpusortIcu;
+
+/* The most bytes of weights that heads can skip */
+#define GPUSORT_ICU_PREFIX_BYTES	1024
+
+/*
+ * Weights that most strings of a column begin with, which their heads skip.
+ *
+ * To skip them without reading them, the first bytes of a string are compared
+ * with those of a string that has these weights.  How many bytes, is found out
+ * once the collation has tables.
+ */
+typedef struct GpusortIcuPrefix
+{
+	int			nweights;		/* bytes of weights to skip */
+	const uint8 *weights;		/* these bytes */
+	const char *string;			/* bytes that most strings begin with */
+	Size		length;			/* their number */
+	Size		cut;			/* compare this many of these; 0: read all strings */
+	int			cut_weights;	/* bytes of the weights of the first cut bytes; at most
+								 * nweights */
+	bool		cut_known;		/* cut and cut_weights are set */
+} GpusortIcuPrefix;
+
+/*
+ * Returns the tables of a collation, which must be ICU's.  They live until the
+ * backend exits, and must not be freed.  Returns NULL if the server's encoding is
+ * not UTF-8, or the collation has settings that key/icu_read.c does not support.  All
+ * backends of a server get the same answer.
+ *
+ * Raises an error if the collation does not exist or memory runs out.
+ */
+extern GpusortIcu *gpusort_icu_find(Oid collation);
+
+/*
+ * Can gpusort_icu_find() find anything in this database and build?  False if the
+ * database encoding is not UTF-8, or gpusort was built without ICU's headers.
+ */
+extern bool gpusort_icu_possible(void);
+
+/*
+ * Sets head[0] and head[1] to the first 16 bytes of the primary weights of a
+ * string, most significant byte first.  Zeros follow if the weights have fewer
+ * bytes.  The string has length bytes in the server's encoding, which is UTF-8,
+ * and may hold invalid bytes.
+ *
+ * If prefix is not NULL, the first two bits are 01 if the string has the prefix, and
+ * then come the bytes that follow it.  They are 00 or 10 if the string sorts before or
+ * after all strings with the prefix, and then come its first bytes.  The last two
+ * bits are lost.
+ *
+ * If the heads of two strings differ, the collation sorts the string with the
+ * lesser head first.  If they are equal, the strings may still differ.  All
+ * backends of a server make the same heads with the same prefix.
+ *
+ * Raises ICU's errors.  May be interrupted if the string holds characters that
+ * only ICU can read.
+ */
+extern void gpusort_icu_head(GpusortIcu *icu, GpusortIcuPrefix *prefix,
+							 const char *data, Size length, uint64 *head);
+
+/*
+ * Sets bytes to the first n bytes of the primary weights of a string, n being at
+ * most GPUSORT_ICU_PREFIX_BYTES.  Zeros follow if the weights have fewer bytes.
+ * Raises errors as gpusort_icu_head() does.
+ */
+extern void gpusort_icu_weight_bytes(GpusortIcu *icu, const char *data, Size length,
+									 uint8 *bytes, int n);
+
+/* ---- libc.c: locales of libc, and weights that propose an order ---- */
+
+/* The most bytes of a prefix that words can skip */
+#define GPUSORT_LIBC_PREFIX_BYTES	256
+
+/* The most bytes of a string that gpusort_libc_weights() reads */
+#define GPUSORT_LIBC_STRING_BYTES	512
+
+/* The most bytes of weights that gpusort_libc_weights() returns */
+#define GPUSORT_LIBC_WEIGHT_BYTES	1024
+
+/* glibc's separator of two levels of weights */
+#define GPUSORT_LIBC_SEPARATOR		1
+
+/* Bytes of weights behind a prefix that suffice for the words */
+#define GPUSORT_LIBC_SUFFIX_BYTES	64
+
+/* Bytes that most strings of a column begin with, which words skip */
+typedef struct GpusortLibcPrefix
+{
+	int			length;
+	char	   *string;			/* these bytes, whole characters */
+	int			nweights;
+	uint8	   *weights;		/* their weights of the first level */
+} GpusortLibcPrefix;
+
+/*
+ * Returns the locale with these names of LC_COLLATE and LC_CTYPE.  It lives until
+ * the backend exits.  Returns NULL if the system has no such locale.  The first
+ * call for a locale takes up to a millisecond.
+ */
+extern GpusortLibc *gpusort_libc_find(const char *collate, const char *ctype);
+
+/*
+ * Sets bytes to the first n bytes of the weights of a string, n being at most
+ * GPUSORT_LIBC_WEIGHT_BYTES.  Zeros follow if there are fewer weights.  Returns the
+ * number of bytes of weights.
+ *
+ * Reads no more of the string than fills n bytes, and at most GPUSORT_LIBC_STRING_BYTES.
+ * Equal strings get equal weights; only the order of the weights is not certain to be
+ * the collation's.
+ */
+extern int gpusort_libc_weights(const GpusortLibc *libc, const char *data, Size length,
+								uint8 *bytes, int n);
+
+/*
+ * The same for all of a string, which has at most GPUSORT_LIBC_STRING_BYTES.  first_level: only for its weights of the first level,
+ * which may be fewer.
+ */
+extern int gpusort_libc_key(const GpusortLibc *libc, const char *data, int length, bool first_level, uint8 *bytes, int n);
+
+/*
+ * Returns the number of bytes, at most limit, of the whole characters at the
+ * beginning of a string in the server's encoding.
+ */
+extern int gpusort_libc_clip(const char *data, Size length, int limit);
+
+/* ---- alphabet.c ---- */
+
+/* Short codes for the weights that occur in a column; see alphabet.c */
+typedef struct GpusortLibcAlphabet GpusortLibcAlphabet;
+
+/* Makes an empty alphabet in the current memory context. */
+extern GpusortLibcAlphabet *gpusort_libc_alphabet_begin(GpusortLibc *libc);
+
+/* Adds the weights of a string's first bytes. */
+extern void gpusort_libc_alphabet_add(GpusortLibcAlphabet *alphabet, const char *data, Size length);
+
+/* Completes an alphabet.  Returns false if it has too many weights and cannot be used. */
+extern bool gpusort_libc_alphabet_end(GpusortLibcAlphabet *alphabet);
+
+/* Returns the bits of a code, 2 to 8. */
+extern int	gpusort_libc_alphabet_bits(const GpusortLibcAlphabet *alphabet);
+
+/*
+ * Sets the first room bits of head, which are 0, to the codes of a string's first
+ * letters.  Equal strings get equal codes.  Returns false if a weight that the alphabet
+ * lacks has ended them.
+ */
+extern bool gpusort_libc_alphabet_encode(GpusortLibcAlphabet *alphabet, const char *data, Size length,
+										 uint64 *head, int room);
+
+/* The same for n bytes of weights that gpusort_libc_weights() has made. */
+extern bool gpusort_libc_alphabet_weights(const GpusortLibcAlphabet *alphabet, const uint8 *weights, int n,
+										  uint64 *head, int room);
+
 /* ---- rowkey.c ---- */
 
 struct GpusortRowKey
@@ -366,5 +526,49 @@ extern bool gpusort_rowkey_encode_values(GpusortRowKey *key, int i, int bytes, b
 
 /* Sets words, bits and last_encoded_attno from the first nencoded columns. */
 extern void gpusort_rowkey_measure(GpusortRowKey *key);
+
+/* ---- settle.c: the sample of rows by which the words are chosen ---- */
+
+/* A string of up to this many bytes fits its words; see key/text.c. */
+#define GPUSORT_SHORT_STRING_BYTES	15
+
+typedef struct GpusortSample
+{
+	GpusortRowKey *key;
+	GpusortSampleRow row;
+	void	   *arg;
+	uint32		n;				/* rows */
+	double		expected;		/* rows of the whole sort, at least n */
+	uint64	   *hashes;			/* of the words of the columns before the current one */
+} GpusortSample;
+
+/* Returns the column's value in row i of the sample, which may point into the row. */
+static inline Datum
+gpusort_sample_value(const GpusortSample *sample, uint32 i, const GpusortRowColumn *column, bool *isnull)
+{
+	return slot_getattr(sample->row(sample->arg, i), column->attribute + 1, isnull);
+}
+
+/* ---- sample_strings.c ---- */
+
+/*
+ * Gives a column of strings a prefix, in the memory context lasting, if that makes
+ * words differ that would be equal without.  Not for kind LIBC.
+ */
+extern void gpusort_sample_choose_prefix(const GpusortSample *sample, GpusortRowColumn *column,
+										 MemoryContext lasting);
+
+/*
+ * Chooses the words of a text or bpchar column of kind LIBC: the prefix to skip, the
+ * alphabet, and whether there is a third word, which is taken from *spare.  The column
+ * keeps its data in the memory context lasting.
+ */
+extern void gpusort_sample_choose_weights(const GpusortSample *sample, GpusortRowColumn *column,
+										  MemoryContext lasting, int *spare);
+
+/* ---- support.c ---- */
+
+/* Asks a column's sort support whether its abbreviated keys are of use, for which the sample is abbreviated. */
+extern void gpusort_sample_choose_support(const GpusortSample *sample, GpusortRowColumn *column);
 
 #endif							/* GPUSORT_KEY_COLUMN_H */

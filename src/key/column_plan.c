@@ -34,8 +34,6 @@
 #include "utils/syscache.h"
 
 #include "key/column.h"
-#include "key/icu.h"
-#include "key/libc.h"
 
 /* The encoding of some types.  key/column.h explains the fields and the plans. */
 typedef struct RowType

@@ -17,7 +17,6 @@
 #include "port/pg_bitutils.h"
 #include "utils/builtins.h"
 
-#include "key/libc.h"
 #include "key/column.h"
 
 /* The columns, as bits, that the words of no row decide */

@@ -24,7 +24,7 @@
  * are shorter for scripts whose weights share their first byte, which they store once
  * for a stretch of letters, with an end mark.  A head does without this compression.
  *
- * Weights come from tables of characters (key/icu_table.h).  ICU itself must read
+ * Weights come from tables of characters (key/icu_read.h).  ICU itself must read
  * the characters whose weights depend on their neighbors.  Where one of them turns
  * up, ICU reads from the character before it up to a character that depends on none
  * before it.  That part costs as much as ICU's sort key.  A character after a full
@@ -38,8 +38,8 @@
  */
 #include "postgres.h"
 
-#include "key/icu.h"
-#include "key/icu_table.h"
+#include "key/column.h"
+#include "key/icu_read.h"
 
 #ifndef GPUSORT_HAVE_ICU
 

@@ -12,7 +12,7 @@
  * words are.
  *
  * Since the words are verified, they need not hold a whole key.  They have codes of the
- * first letters of a string (key/libc_alphabet.c).  In small sorts and in columns of
+ * first letters of a string (key/alphabet.c).  In small sorts and in columns of
  * many letters, they have the first bytes of strxfrm()'s key instead, made from the
  * first bytes of the string, as many as fill the words.  glibc's key begins with the
  * weights of the first level (letters), then has a byte 1 and the weights of the next
@@ -24,7 +24,6 @@
 #include "postgres.h"
 
 #include "key/column.h"
-#include "key/libc.h"
 
 /* Sets the first room bits of head to those that tell a string from others with the same beginning. */
 static inline void

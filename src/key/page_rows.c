@@ -3,7 +3,7 @@
  * page_rows.c
  *		Makes the keys of the rows of a heap page, column by column.
  *
- * It is known where the values lie in the tuples (key/tuple.h).  A loop for each column reads them there.  No slot is filled,
+ * It is known where the values lie in the tuples (key/tuple.c).  A loop for each column reads them there.  No slot is filled,
  * the kind of the column is looked at once, and the cache misses of several rows overlap.
  *
  *-------------------------------------------------------------------------

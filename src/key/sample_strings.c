@@ -10,7 +10,7 @@
  * end may lack it, because their words tell that they do (key/text.c).
  *
  * Under ICU, words hold weights, so the prefix is one of weights.  Under libc's rules,
- * words hold codes of the letters behind the prefix (key/libc_alphabet.c), and a column
+ * words hold codes of the letters behind the prefix (key/alphabet.c), and a column
  * gets a third word if two would leave too many ties.
  *
  *-------------------------------------------------------------------------
@@ -24,9 +24,7 @@
 #include "miscadmin.h"
 #include "utils/builtins.h"
 
-#include "key/icu.h"
-#include "key/libc.h"
-#include "key/sample_state.h"
+#include "key/column.h"
 
 /* The strings that are looked at for a prefix, spread over the sample */
 #define SAMPLED_STRINGS		64

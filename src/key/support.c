@@ -26,7 +26,7 @@
 #include "utils/memutils.h"
 #include "utils/syscache.h"
 
-#include "key/sample_state.h"
+#include "key/column.h"
 
 struct GpusortSupport
 {

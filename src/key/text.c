@@ -34,8 +34,6 @@
 #include "utils/builtins.h"
 
 #include "key/column.h"
-#include "key/icu.h"
-#include "key/libc.h"
 
 /* The words of a string that compares by its bytes hold its first HEAD_BYTES. */
 #define HEAD_BYTES	15

@@ -10,8 +10,7 @@
 
 #include "nodes/execnodes.h"
 
-#include "key/keytype.h"
-#include "key/rowkey.h"
+#include "key/key.h"
 
 /*
  * The parent can use only the first rows of each group, N of them, by one of these counts.  A group

@@ -24,7 +24,7 @@
 
 #include "base/memory.h"
 #include "cpu/collate.h"
-#include "key/libc.h"
+#include "key/key.h"
 #include "node/ties.h"
 #include "run/cpu_options.h"
 

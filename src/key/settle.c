@@ -33,7 +33,7 @@
 #include "miscadmin.h"
 #include "utils/memutils.h"
 
-#include "key/sample_state.h"
+#include "key/column.h"
 
 /* Fewer rows are sorted before a choice could pay. */
 #define MIN_ROWS			256

@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
- * values.c
- *		Encodes interval, timetz, enum, numeric, inet and cidr values as words of a row key.
+ * encode_values.c
+ *		Encodes interval, timetz, enum, inet and cidr values as words of a row key.
  *
  * Each encoder follows the type's comparator in PostgreSQL: interval_cmp_value
- * (timestamp.c), timetz_cmp_internal (date.c), enum_cmp_internal (enum.c), cmp_numerics
- * (numeric.c) and network_cmp_internal (network.c).
+ * (timestamp.c), timetz_cmp_internal (date.c), enum_cmp_internal (enum.c)
+ * and network_cmp_internal (network.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -22,7 +22,6 @@
 #include "utils/timestamp.h"
 
 #include "key/column.h"
-#include "key/numeric_format.h"
 
 /*
  * PostgreSQL compares intervals by the sum of the time and of 30 * months + days
@@ -161,75 +160,6 @@ gpusort_rowenum_encode(const GpusortRowColumn *column, Datum value)
 			ReleaseSysCache(tuple);
 	}
 	return (ranks->slots[slot].rank ^ column->masks.flip[0]) | column->masks.base;
-}
-
-/* ----------------------------------------------------------------
- *		numeric
- *
- * The words hold the weight and the first seven digits.
- *
- *			bit 62		61 to 46	45 to 4					3 to 0
- *	word 0	1: >= 0		weight		digits 1 to 3			0
- *
- *			63 to 8					7 to 1		0
- *	word 1	digits 4 to 7			0			1: more digits follow
- *
- * The weight is biased to be unsigned.  Negative numbers complement all these bits.
- * Zero has bit 62 set and no other.  The greatest weight with digits of 14 ones each
- * stands for +Infinity, and its complement for -Infinity.  NaN has word 1 all ones
- * in addition.
- * ----------------------------------------------------------------
- */
-
-#define MAX_DIGITS				7
-
-#define SIGN_BIT				(UINT64CONST(1) << 62)
-#define MAGNITUDE				(SIGN_BIT - 1)
-
-bool
-gpusort_rownumeric_encode(const GpusortRowColumn *column, Datum value, uint64 *words)
-{
-	struct varlena *datum = (struct varlena *) DatumGetPointer(value);
-	struct varlena *copy = NULL;
-	GpusortNumericParts parts;
-	uint64		word0;
-	uint64		word1;
-	bool		whole = true;
-
-	if (unlikely(gpusort_varlena_remote(datum)))
-		datum = copy = pg_detoast_datum_packed(datum);
-	parts = gpusort_numeric_read(datum);
-	if (unlikely(parts.kind != GPUSORT_NUMERIC_FINITE))
-	{
-		word0 = parts.kind == GPUSORT_NUMERIC_NINF ? 0 : SIGN_BIT | MAGNITUDE;
-		word1 = parts.kind == GPUSORT_NUMERIC_NAN ? PG_UINT64_MAX : 0;
-	}
-	else
-	{
-		uint16		digits[MAX_DIGITS] = {0};
-
-		whole = parts.ndigits <= MAX_DIGITS;
-		memcpy(digits, parts.digits, Min(parts.ndigits, MAX_DIGITS) * sizeof(uint16));
-
-		word0 = parts.ndigits > 0 ? (uint64) (parts.weight - PG_INT16_MIN) << 46 : 0;
-		word0 |= (uint64) digits[0] << 32 | (uint64) digits[1] << 18 | (uint64) digits[2] << 4;
-		word1 = (uint64) digits[3] << 50 | (uint64) digits[4] << 36 |
-			(uint64) digits[5] << 22 | (uint64) digits[6] << 8 | (whole ? 0 : 1);
-
-		if (parts.negative)
-		{
-			word0 ^= MAGNITUDE;
-			word1 = ~word1;
-		}
-		else
-			word0 |= SIGN_BIT;
-	}
-	words[0] = (word0 ^ column->masks.flip[0]) | column->masks.base;
-	words[1] = word1 ^ column->masks.flip[1];
-
-	if (copy != NULL)
-		pfree(copy);
-	return whole;
 }
 
 /* ----------------------------------------------------------------

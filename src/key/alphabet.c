@@ -27,7 +27,6 @@
 #include "utils/memutils.h"
 
 #include "key/column.h"
-#include "key/libc.h"
 
 /* Letters in the tables: of one byte, or of two bytes in UTF-8 */
 #define LETTERS			0x800

@@ -1,25 +1,225 @@
 /*-------------------------------------------------------------------------
  *
- * rowkey.h
- *		Row keys: 64-bit words whose unsigned lexicographic order is the order
- *		of the rows by an ORDER BY list.
+ * key.h
+ *		Values as unsigned integers whose order is theirs.
  *
- * Rows that are equal by the list always have equal words.  Rows with equal words
- * may differ in columns that gpusort_rowkey_doubt() names; comparing breaks the tie.
+ * There are three kinds of them:
  *
- * key/column.h explains how a column becomes words.
+ *	keys of values	One integer of 4 or 8 bytes, of which the value can be made again (key/keybits.h).
+ *				They serve SQL functions, aggregates and sorts of a single column.
  *
- * A row key belongs to one backend and is not thread-safe.
+ *	scaled numerics	A column of numeric(precision, scale) has no digits behind its scale, so that its values can be
+ *				kept as integers of 8 bytes.
+ *
+ *	row keys	64-bit words whose unsigned lexicographic order is the order of the rows by an ORDER BY list.  Rows
+ *				that are equal by the list always have equal words.  Rows with equal words may differ in columns
+ *				that gpusort_rowkey_doubt() names; comparing breaks the tie.  A row key belongs to one backend and
+ *				is not thread-safe.
+ *
+ * Row keys of whole pages are made from where the values lie in their tuples.  These places are found here, too.
  *
  *-------------------------------------------------------------------------
  */
-#ifndef GPUSORT_KEY_ROWKEY_H
-#define GPUSORT_KEY_ROWKEY_H
+#ifndef GPUSORT_KEY_H
+#define GPUSORT_KEY_H
 
+#include <locale.h>
+
+#include "access/htup_details.h"
+#include "catalog/pg_type.h"
 #include "executor/tuptable.h"
 #include "nodes/primnodes.h"
 
-#include "key/tuple.h"
+#include "key/keybits.h"
+
+/* ---- keytype.c: keys of values ---- */
+
+/* The map from a value's bits to a key (key/keybits.h) */
+typedef enum GpusortKind
+{
+	GPUSORT_KIND_INT2,
+	GPUSORT_KIND_INT4,
+	GPUSORT_KIND_INT8,
+	GPUSORT_KIND_FLOAT4,
+	GPUSORT_KIND_FLOAT8
+} GpusortKind;
+
+typedef struct GpusortType
+{
+	Oid			typid;			/* the type itself, not a domain */
+	const char *name;			/* the type's SQL name, for reports */
+	GpusortKind kind;
+	uint8		value_bytes;	/* typlen: 2, 4 or 8; an array has no gaps between values */
+	uint8		key_bytes;		/* 4 or 8 */
+	char		align;			/* typalign */
+	int8		scale;			/* of values of numeric that are kept as integers (numeric.c); else 0 */
+} GpusortType;
+
+/*
+ * Returns the entry of a type or of a domain's base type; it is static.  Raises
+ * an error that lists the supported types if the type is not one of them.
+ */
+extern const GpusortType *gpusort_type_get(Oid typid);
+
+/* The same, but returns NULL if the type is not supported. */
+extern const GpusortType *gpusort_type_find(Oid typid);
+
+/*
+ * Returns the encoding for gpusort_encode() of a type whose value_bytes and
+ * key_bytes are equal (all types except smallint).  rank: make rank keys, which
+ * are equal for equal values, instead of value keys.
+ */
+extern GpusortEncoding gpusort_type_encoding(const GpusortType *type, bool descending,
+											 bool rank);
+
+/* Encodes count smallint values as keys of 4 bytes; the arrays must not overlap. */
+extern void gpusort_type_widen(const int16 *values, size_t count, bool descending,
+							   uint32 *keys);
+
+/* Decodes count value keys.  values may be the array of keys if value_bytes equals key_bytes. */
+extern void gpusort_type_decode(const GpusortType *type, const void *keys,
+								size_t count, bool descending, void *values);
+
+/*
+ * Writes the value key of one value to *to, which is aligned and has room for a
+ * key of this kind: 4 or 8 bytes.  flip: 0, or all ones for descending order.
+ */
+static inline void
+gpusort_type_store_key(GpusortKind kind, Datum value, uint64 flip, void *to)
+{
+	switch (kind)
+	{
+		case GPUSORT_KIND_INT2:
+			*(uint32 *) to = gpusort_key_int2(DatumGetInt16(value)) ^ (uint32) flip;
+			break;
+		case GPUSORT_KIND_INT4:
+			*(uint32 *) to = gpusort_key_int4(DatumGetInt32(value)) ^ (uint32) flip;
+			break;
+		case GPUSORT_KIND_FLOAT4:
+			*(uint32 *) to = gpusort_key_float4(DatumGetUInt32(value)) ^ (uint32) flip;
+			break;
+		case GPUSORT_KIND_INT8:
+			*(uint64 *) to = gpusort_key_int8(DatumGetInt64(value)) ^ flip;
+			break;
+		case GPUSORT_KIND_FLOAT8:
+			*(uint64 *) to = gpusort_key_float8((uint64) DatumGetInt64(value)) ^ flip;
+			break;
+	}
+}
+
+/* Key i of an array of keys */
+static inline uint64
+gpusort_type_key(const GpusortType *type, const void *keys, uint64 i)
+{
+	return type->key_bytes == sizeof(uint32) ? ((const uint32 *) keys)[i] : ((const uint64 *) keys)[i];
+}
+
+/* ---- numeric.c: values of numeric(precision, scale) as integers ---- */
+
+/*
+ * Returns the entry of a type whose values are those of numeric with this typmod, times ten to the power of its scale, as
+ * bigint.  It is static; its typid is numeric's.  NULL: there is no typmod, or they do not fit in 64 bits.
+ */
+extern const GpusortType *gpusort_scaled_type(int32 typmod);
+
+/* Is it such an entry? */
+static inline bool
+gpusort_scaled_is(const GpusortType *type)
+{
+	return type->typid == NUMERICOID;
+}
+
+/*
+ * Converts a numeric to the bigint.  NaN, which is greater than all others, becomes the greatest bigint.  Returns false if the
+ * value cannot be made of the bigint again: it is infinite, or it has another scale than its type, or too many digits.
+ */
+extern bool gpusort_scaled_from(const GpusortType *type, Datum value, int64 *scaled);
+
+/* The reverse: returns a numeric in the current memory context. */
+extern Datum gpusort_scaled_value(const GpusortType *type, int64 scaled);
+
+/* ---- tuple.c: where columns lie in heap tuples ----
+ *
+ * In front of the first value of variable length, a column lies at the same offset in all tuples without NULLs.  One
+ * behind it is found by a walk over the values of the tuple.  A walk is made once for all columns and for all tuples of
+ * a page, by what the descriptor says of the columns in a few bytes.
+ */
+
+/* The most columns that a walk goes over */
+#define GPUSORT_PLACES_MAX	64
+
+/* Places are offsets in bytes from the first byte of a tuple's header.  These are none: */
+#define GPUSORT_PLACE_NULL		0	/* the column is NULL */
+#define GPUSORT_PLACE_UNKNOWN	1	/* the tuple is older than one of the columns that are found: all of them are unknown */
+
+/* Where the first columns lie in tuples.  Columns and tuples have numbers from 0. */
+typedef struct GpusortPlaces
+{
+	TupleDesc	desc;			/* of the tuples */
+	MemoryContext cxt;			/* owns found */
+	int			natts;			/* columns that are found */
+	int			fixed;			/* the first of them have these places in all tuples that are plain: */
+	uint16		offsets[GPUSORT_PLACES_MAX];
+	int			first;			/* a walk begins with this column, */
+	int			begin;			/* which has at least this offset */
+	struct
+	{
+		int16		bytes;		/* -1: a varlena */
+		uint16		mask;		/* its alignment, less 1 */
+	}			columns[GPUSORT_PLACES_MAX];
+
+	/* of the tuples that were given last */
+	bool		plain;			/* none of them has a NULL, lacks a column, or has a longer header */
+	bool		known;			/* none of them lacks a column */
+	int			reach;			/* the place of the last column, in the last tuple */
+	uint16	   *found;			/* [tuple * natts + column], unless they are plain and all columns fixed */
+} GpusortPlaces;
+
+/* Begins with no columns of tuples of this descriptor.  It and the context must live as long as the places. */
+extern void gpusort_places_begin(GpusortPlaces *places, TupleDesc desc, MemoryContext cxt);
+
+/*
+ * Has at least the first natts columns found in the tuples that are given from now on.  Returns false if they are more than
+ * GPUSORT_PLACES_MAX, or if one has C strings.
+ */
+extern bool gpusort_places_cover(GpusortPlaces *places, int natts);
+
+/* Finds the columns in these tuples, MaxHeapTuplesPerPage at most. */
+extern void gpusort_places_find(GpusortPlaces *places, const HeapTupleHeader *tuples, int n);
+
+/* A column of rows that is none of their tuples': the same value in all of them */
+typedef struct GpusortConstant
+{
+	Datum		value;
+	const char *bytes;			/* the value as in a tuple; NULL: it is NULL */
+	int16		length;			/* -1: a varlena */
+	bool		byval;
+} GpusortConstant;
+
+/* Has a column the same place in all tuples that were given?  It is offsets[column]. */
+static inline bool
+gpusort_places_agree(const GpusortPlaces *places, int column)
+{
+	return places->plain && column < places->fixed;
+}
+
+/* Returns the place of a column in a tuple. */
+static inline uint16
+gpusort_places_at(const GpusortPlaces *places, int tuple, int column)
+{
+	return gpusort_places_agree(places, column) ? places->offsets[column] : places->found[tuple * places->natts + column];
+}
+
+/* Returns where a column's value lies, which is known; NULL: it is NULL. */
+static inline const char *
+gpusort_places_value(const GpusortPlaces *places, const HeapTupleHeader *tuples, int tuple, int column)
+{
+	uint16		place = gpusort_places_at(places, tuple, column);
+
+	return unlikely(place == GPUSORT_PLACE_NULL) ? NULL : (const char *) tuples[tuple] + place;
+}
+
+/* ---- rowkey.c, column_plan.c, settle.c, page_rows.c: keys of rows ---- */
 
 /* One column of an ORDER BY list, as a Sort plan node has it. */
 typedef struct GpusortSortColumn
@@ -106,7 +306,7 @@ typedef TupleTableSlot *(*GpusortSampleRow) (void *arg, uint64 i);
 
 /*
  * Chooses the words by a sample of n rows, which row() returns, of about as many rows as
- * expected (key/sample.c).  Allocates lasting state in the current
+ * expected (key/settle.c).  Allocates lasting state in the current
  * memory context.  Must be called before any row is encoded.
  */
 extern void gpusort_rowkey_settle(GpusortRowKey *key, GpusortSampleRow row, void *arg, uint32 n,
@@ -191,13 +391,25 @@ gpusort_doubt_crowded(const GpusortDoubt *doubt, int column)
  */
 extern int gpusort_rowkey_open_column(GpusortRowKey *key, TupleTableSlot *slot);
 
+/* A locale of libc, kept until the backend exits (libc.c) */
+typedef struct GpusortLibc
+{
+	struct GpusortLibc *next;
+	char	   *collate;		/* names of the locale's LC_COLLATE and LC_CTYPE */
+	char	   *ctype;
+	locale_t	locale;
+	bool		by_bytes;		/* strings order by their bytes */
+	struct GpusortLibcLetters *letters; /* alphabet.c's; NULL: none yet */
+	bool		distrusted;		/* weights have proposed a wrong order too often */
+} GpusortLibc;
+
 /* How the values of a column compare */
 typedef struct GpusortColumnOrder
 {
 	bool		descending;
 	bool		by_bytes;		/* by memcmp(), then the shorter value first, and all that reversed
 								 * if descending; gpusort_rowkey_bytes() returns the bytes */
-	struct GpusortLibc *libc;	/* strings compare by strcoll() in this locale, and by their bytes
+	GpusortLibc *libc;	/* strings compare by strcoll() in this locale, and by their bytes
 								 * if that finds them equal; else NULL */
 	bool		is_name;		/* strings are names */
 	bool		blank_padded;	/* their trailing blanks do not count */
@@ -264,4 +476,4 @@ extern char *gpusort_citext_lower(const char *data, Size length, char *room, Siz
  */
 extern const uint8 *gpusort_citext_ascii(void);
 
-#endif							/* GPUSORT_KEY_ROWKEY_H */
+#endif							/* GPUSORT_KEY_H */
