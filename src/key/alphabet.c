@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * libc_alphabet.c
+ * alphabet.c
  *		Short codes for the letters of a column under libc's rules.
  *
  * glibc's weights of the first level have one or two bytes for most letters, and
@@ -78,7 +78,7 @@ typedef struct LetterCodes
 	bool		added;			/* its weights have been added to the alphabet */
 } LetterCodes;
 
-struct GpusortLibcAlphabet
+struct GpusortAlphabet
 {
 	GpusortLibc *libc;
 	int			bits;			/* bits of a code: 2 to 8 */
@@ -224,7 +224,7 @@ is_simple(GpusortLibc *libc, int a, int b)
 
 /* Returns the place of a weight, or of the next greater one.  Sets *found. */
 static int
-find_weight(const GpusortLibcAlphabet *alphabet, uint32 weight, bool *found)
+find_weight(const GpusortAlphabet *alphabet, uint32 weight, bool *found)
 {
 	int			low = 0;
 	int			high = alphabet->count;
@@ -244,7 +244,7 @@ find_weight(const GpusortLibcAlphabet *alphabet, uint32 weight, bool *found)
 
 /* Adds a weight, one more than MAX_WEIGHTS at most. */
 static void
-add_weight(GpusortLibcAlphabet *alphabet, uint32 weight)
+add_weight(GpusortAlphabet *alphabet, uint32 weight)
 {
 	bool		found;
 	int			place = find_weight(alphabet, weight, &found);
@@ -256,10 +256,10 @@ add_weight(GpusortLibcAlphabet *alphabet, uint32 weight)
 	alphabet->count++;
 }
 
-GpusortLibcAlphabet *
-gpusort_libc_alphabet_begin(GpusortLibc *libc)
+GpusortAlphabet *
+gpusort_alphabet_begin(GpusortLibc *libc)
 {
-	GpusortLibcAlphabet *alphabet = palloc0(sizeof(GpusortLibcAlphabet));
+	GpusortAlphabet *alphabet = palloc0(sizeof(GpusortAlphabet));
 
 	if (libc->letters == NULL)
 		libc->letters = MemoryContextAllocZero(TopMemoryContext, sizeof(*libc->letters));
@@ -269,7 +269,7 @@ gpusort_libc_alphabet_begin(GpusortLibc *libc)
 
 /* Adds the weights of a string's letters.  Returns false if it is not the sum of its letters. */
 static bool
-add_letters(GpusortLibcAlphabet *alphabet, const char *data, int length)
+add_letters(GpusortAlphabet *alphabet, const char *data, int length)
 {
 	const unsigned char *at = (const unsigned char *) data;
 	const unsigned char *end = at + length;
@@ -296,10 +296,10 @@ add_letters(GpusortLibcAlphabet *alphabet, const char *data, int length)
 }
 
 void
-gpusort_libc_alphabet_add(GpusortLibcAlphabet *alphabet, const char *data, Size length)
+gpusort_alphabet_add(GpusortAlphabet *alphabet, const char *data, Size length)
 {
 	int			taken = gpusort_libc_clip(data, length, SEEN_BYTES);
-	uint8		bytes[GPUSORT_LIBC_WEIGHT_BYTES];
+	uint8		bytes[GPUSORT_MAX_WEIGHTS];
 	const uint8 *at = bytes;
 	const uint8 *end;
 	uint32		weight;
@@ -311,23 +311,17 @@ gpusort_libc_alphabet_add(GpusortLibcAlphabet *alphabet, const char *data, Size 
 		add_weight(alphabet, weight);
 }
 
-bool
-gpusort_libc_alphabet_end(GpusortLibcAlphabet *alphabet)
+int
+gpusort_alphabet_end(GpusortAlphabet *alphabet)
 {
 	for (alphabet->bits = 2; 2 * alphabet->count + 2 > 1 << alphabet->bits;)
 		alphabet->bits++;
-	return alphabet->count <= MAX_WEIGHTS;
-}
-
-int
-gpusort_libc_alphabet_bits(const GpusortLibcAlphabet *alphabet)
-{
-	return alphabet->bits;
+	return alphabet->count <= MAX_WEIGHTS ? alphabet->bits : 0;
 }
 
 /* Returns the code of a weight.  Sets *ends if it is one between two weights. */
 static int
-code_of(const GpusortLibcAlphabet *alphabet, uint32 weight, bool *ends)
+code_of(const GpusortAlphabet *alphabet, uint32 weight, bool *ends)
 {
 	bool		found;
 	int			place = find_weight(alphabet, weight, &found);
@@ -337,7 +331,7 @@ code_of(const GpusortLibcAlphabet *alphabet, uint32 weight, bool *ends)
 }
 
 static pg_noinline void
-find_codes(GpusortLibcAlphabet *alphabet, int number)
+find_codes(GpusortAlphabet *alphabet, int number)
 {
 	LetterCodes *codes = &alphabet->letters[number];
 	const Letter *letter = look_up(alphabet->libc, number);
@@ -351,9 +345,8 @@ find_codes(GpusortLibcAlphabet *alphabet, int number)
 	codes->known = true;
 }
 
-bool
-gpusort_libc_alphabet_weights(const GpusortLibcAlphabet *alphabet, const uint8 *weights, int n,
-							  uint64 *head, int room)
+void
+gpusort_alphabet_encode_weights(const GpusortAlphabet *alphabet, const uint8 *weights, int n, uint64 *head, int room)
 {
 	const uint8 *end = weights + n;
 	uint32		weight;
@@ -366,27 +359,12 @@ gpusort_libc_alphabet_weights(const GpusortLibcAlphabet *alphabet, const uint8 *
 			break;
 		gpusort_append_bits(head, used, code_of(alphabet, weight, &ends), alphabet->bits);
 	}
-	return !ends;
 }
 
-/* Makes the codes of a string that is not the sum of its letters. */
-static pg_noinline bool
-encode_by_libc(const GpusortLibcAlphabet *alphabet, const char *data, Size length,
-			   uint64 *head, int room)
+/* Appends the codes of a string's letters.  Returns false if the string is not the sum of its letters. */
+static inline bool
+encode_letters(GpusortAlphabet *alphabet, const unsigned char *at, Size length, uint64 *head, int room)
 {
-	int			letters = room / alphabet->bits;
-	uint8		bytes[GPUSORT_LIBC_WEIGHT_BYTES];
-	int			n = gpusort_libc_weights(alphabet->libc, data, length, bytes, 2 * letters);
-
-	memset(head, 0, (room + 63) / 64 * sizeof(uint64));
-	return gpusort_libc_alphabet_weights(alphabet, bytes, n, head, room);
-}
-
-bool
-gpusort_libc_alphabet_encode(GpusortLibcAlphabet *alphabet, const char *data, Size length,
-							 uint64 *head, int room)
-{
-	const unsigned char *at = (const unsigned char *) data;
 	const unsigned char *end = at + length;
 	const unsigned char *last = at + Min(length, GPUSORT_LIBC_STRING_BYTES);
 	int			bits = alphabet->bits;
@@ -399,7 +377,7 @@ gpusort_libc_alphabet_encode(GpusortLibcAlphabet *alphabet, const char *data, Si
 		LetterCodes *letter;
 
 		if (unlikely(number < 0 || (before >= 0 && !is_simple(alphabet->libc, before, number))))
-			return encode_by_libc(alphabet, data, length, head, room);
+			return false;
 		/* stop only now: this letter could have changed the weights of the one before */
 		if (used + bits > room)
 			return true;
@@ -407,12 +385,25 @@ gpusort_libc_alphabet_encode(GpusortLibcAlphabet *alphabet, const char *data, Si
 		if (unlikely(!letter->known))
 			find_codes(alphabet, number);
 		if (unlikely(letter->other))
-			return encode_by_libc(alphabet, data, length, head, room);
+			return false;
 		for (int i = 0; i < letter->count && used + bits <= room; i++, used += bits)
 			gpusort_append_bits(head, used, letter->codes[i], bits);
 		if (unlikely(letter->ends))
-			return false;
+			return true;
 		before = number;
 	}
 	return true;
+}
+
+void
+gpusort_alphabet_encode(GpusortAlphabet *alphabet, const char *data, Size length, uint64 *head, int room)
+{
+	uint8		bytes[GPUSORT_MAX_WEIGHTS];
+	int			n;
+
+	if (likely(encode_letters(alphabet, (const unsigned char *) data, length, head, room)))
+		return;
+	memset(head, 0, (room + 63) / 64 * sizeof(uint64));
+	n = gpusort_libc_weights(alphabet->libc, data, length, bytes, 2 * (room / alphabet->bits));
+	gpusort_alphabet_encode_weights(alphabet, bytes, n, head, room);
 }

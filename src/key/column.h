@@ -49,7 +49,7 @@
  * unless the microsecond before 'infinity' occurs as well.
  *
  * The words of a string under libc's rules are a prefix of its key that libc may compare
- * otherwise than the string.  They only propose an order (key/libc_text.c).
+ * otherwise than the string.  They only propose an order (key/weights.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -90,10 +90,11 @@ typedef enum GpusortRowKind
 	GPUSORT_ROW_TIMETZ,
 	GPUSORT_ROW_INET,			/* three words once the sample has shown IPv6 */
 	/* the words are always a prefix */
-	GPUSORT_ROW_ABBREVIATED,	/* text and bpchar under ICU */
+	GPUSORT_ROW_ICU,			/* text and bpchar under ICU */
 	GPUSORT_ROW_LIBC,			/* text, bpchar and name under libc: words propose an order;
 								 * three words if the sample asks for them */
-	GPUSORT_ROW_SUPPORTED		/* other types whose sort support has abbreviated keys */
+	GPUSORT_ROW_SUPPORTED		/* other types whose sort support has abbreviated keys; also text
+								 * and bpchar under ICU if there are no tables of weights */
 } GpusortRowKind;
 
 #define GPUSORT_COLUMN_MAX_WORDS	3
@@ -112,6 +113,32 @@ typedef struct GpusortMasks
 								 * other plans: 0 */
 } GpusortMasks;
 
+/*
+ * What most strings of a column begin with, so that their words skip it.
+ *
+ * Weights are skipped without being read where a string begins with cut bytes of one that has them.  Under ICU it is found
+ * out how many these are once the collation has tables.
+ */
+typedef struct GpusortPrefix
+{
+	const char *string;			/* the first bytes of most strings */
+	int			length;			/* their number */
+	int			nweights;		/* bytes of weights to skip; 0 for kind TEXT */
+	const uint8 *weights;		/* these bytes */
+	int			cut;			/* compare this many bytes of the string; 0: read all strings */
+	int			cut_weights;	/* bytes of their weights; at most nweights */
+	bool		cut_known;		/* cut and cut_weights are set */
+} GpusortPrefix;
+
+/* What tells the weights of strings: one of the first two is not NULL */
+typedef struct GpusortWeights
+{
+	struct GpusortIcu *icu;		/* both are kept by the backend */
+	GpusortLibc *libc;
+	struct GpusortAlphabet *alphabet;	/* under libc: makes words from codes; NULL: they are made from
+										 * strxfrm()'s weights */
+} GpusortWeights;
+
 typedef struct GpusortRowColumn
 {
 	/* the plan */
@@ -123,6 +150,7 @@ typedef struct GpusortRowColumn
 								 * 1 to 63; other plans: 0 */
 	bool		descending;
 	bool		nulls_first;
+	bool		is_string;		/* text, bpchar, bytea */
 	bool		is_name;		/* strings: name, which is no varlena */
 	bool		blank_padded;	/* strings: bpchar, whose trailing blanks do not count */
 	bool		lowered;		/* strings: citext, made small first (key/citext.c) */
@@ -137,27 +165,10 @@ typedef struct GpusortRowColumn
 			Oid			type;
 			GpusortEnumRanks *ranks;
 		}			labels;		/* ENUM */
-		struct
-		{
-			const char *prefix; /* bytes that most values begin with; the words hold
-								 * what follows */
-			Size		prefix_bytes;	/* their number; 0: none */
-		}			bytes;		/* TEXT */
-		struct
-		{
-			struct GpusortIcu *tables;	/* primary weights, kept by the backend; NULL: there are none */
-			struct GpusortIcuPrefix *prefix;	/* weights that most values begin with; or NULL */
-			SortSupport abbreviation;	/* without tables: PostgreSQL's abbreviated keys */
-		}			icu;		/* ABBREVIATED */
-		struct
-		{
-			struct GpusortLibc *locale; /* kept by the backend */
-			struct GpusortLibcAlphabet *alphabet;	/* makes words from codes; NULL: they are
-													 * made from strxfrm()'s weights */
-			struct GpusortLibcPrefix *prefix;	/* bytes that most strings begin with; or NULL */
-		}			libc;		/* LIBC */
+		GpusortWeights weights; /* ICU, LIBC */
 		GpusortSupport *support;	/* SUPPORTED */
 	};
+	GpusortPrefix *prefix;		/* TEXT, ICU, LIBC: what most strings begin with; or NULL */
 	struct GpusortFew *few;		/* the few values of the last column; NULL: not known */
 	bool		crowd_met;		/* plan crowded: the inner value has occurred, in some process */
 } GpusortRowColumn;
@@ -166,7 +177,7 @@ typedef struct GpusortRowColumn
 static inline bool
 gpusort_column_is_prefix(const GpusortRowColumn *column)
 {
-	return column->kind >= GPUSORT_ROW_ABBREVIATED;
+	return column->kind >= GPUSORT_ROW_ICU;
 }
 
 /* The word of a float8 of these bits (plan "code"): 0 and all ones must remain for NULL. */
@@ -179,16 +190,11 @@ gpusort_column_float8(const GpusortRowColumn *column, uint64 bits)
 	return (Min(rank, PG_UINT64_MAX - 2) + 1) ^ column->masks.flip[0];
 }
 
-/*
- * Sets the words of a value in plan "flag" to place and the first bits of head.  In front of these, shift bits are left:
- * 1 for NULL's flag, or 3 if place, 0 to 2, says whether the value sorts before, among or after those with the prefix.
- */
-static inline void
-gpusort_column_set_words(const GpusortRowColumn *column, uint64 place, int shift, const uint64 *head, uint64 *words)
+/* The first word of a value in plan "flag" */
+static inline uint64
+gpusort_column_word(const GpusortRowColumn *column, uint64 bits)
 {
-	words[0] = ((place << 61 | head[0] >> shift) ^ column->masks.flip[0]) | column->masks.base;
-	for (int i = 1; i < column->words; i++)
-		words[i] = (head[i - 1] << (64 - shift) | head[i] >> shift) ^ column->masks.flip[i];
+	return (bits ^ column->masks.flip[0]) | column->masks.base;
 }
 
 /* Gives a column a third word, which is taken from *spare, before any row is encoded.  bits: those that can vary. */
@@ -233,16 +239,11 @@ extern bool gpusort_rowinet_is_ipv6(Datum value);
 /* Bits that the third word of an inet column holds */
 #define GPUSORT_INET_THIRD_BITS	58
 
-/* Makes the words of a string under libc's rules. */
-extern void gpusort_rowlibc_words(const GpusortRowColumn *column, const char *data, Size length,
-								  uint64 *words);
-
 /* The same for kind ENUM, which has one word: returns it. */
 extern uint64 gpusort_rowenum_encode(const GpusortRowColumn *column, Datum value);
 
 /* For gpusort_rowtype_begin() */
 extern void gpusort_rowenum_begin(GpusortRowColumn *column);
-extern void gpusort_rowicu_begin(GpusortRowColumn *column, const GpusortSortColumn *from);
 
 /* ---- support.c ---- */
 
@@ -331,166 +332,94 @@ gpusort_append_bits(uint64 *words, Size used, uint64 number, int n)
 	}
 }
 
-/* ---- icu.c: the first primary weights of a text under an ICU collation ---- */
+/* ---- weights.c: words of strings under ICU and libc ---- */
 
-/* Bytes of weights that gpusort_icu_head() returns */
-#define GPUSORT_ICU_HEAD_BYTES	16
+/* The most bytes of weights that a prefix has */
+#define GPUSORT_MAX_WEIGHTS		1024
+
+/* Room behind the weights that a caller asks for: the last one may be longer */
+#define GPUSORT_WEIGHTS_SLACK	4
+
+extern void gpusort_weights_encode(const GpusortRowColumn *column, const char *data, Size length, uint64 *words);
+
+/*
+ * Sets bytes, which has room for GPUSORT_WEIGHTS_SLACK more, to the first n bytes of a string's weights.  Zeros follow if they
+ * are fewer.  Returns the number of bytes of weights, which may be greater than n.  Equal strings have equal weights.
+ *
+ * Under ICU, different weights have the order of the strings, which may hold invalid bytes.  Raises ICU's errors, and may be
+ * interrupted.  Under libc, the order of the weights is not certain to be the collation's.  Reads no more of the string than
+ * fills n bytes, and at most GPUSORT_LIBC_STRING_BYTES.
+ */
+extern int	gpusort_weights_read(const GpusortWeights *weights, const char *data, Size length, uint8 *bytes, int n);
+extern int	gpusort_icu_weights(struct GpusortIcu *icu, const char *data, Size length, uint8 *bytes, int n);
+extern int	gpusort_libc_weights(const GpusortLibc *libc, const char *data, Size length, uint8 *bytes, int n);
+
+/* ---- icu.c: the weights of texts under an ICU collation ---- */
 
 /* One ICU collation, with tables of its characters' weights */
 typedef struct GpusortIcu GpusortIcu;
 
-/* The most bytes of weights that heads can skip */
-#define GPUSORT_ICU_PREFIX_BYTES	1024
-
 /*
- * Weights that most strings of a column begin with, which their heads skip.
- *
- * To skip them without reading them, the first bytes of a string are compared
- * with those of a string that has these weights.  How many bytes, is found out
- * once the collation has tables.
- */
-typedef struct GpusortIcuPrefix
-{
-	int			nweights;		/* bytes of weights to skip */
-	const uint8 *weights;		/* these bytes */
-	const char *string;			/* bytes that most strings begin with */
-	Size		length;			/* their number */
-	Size		cut;			/* compare this many of these; 0: read all strings */
-	int			cut_weights;	/* bytes of the weights of the first cut bytes; at most
-								 * nweights */
-	bool		cut_known;		/* cut and cut_weights are set */
-} GpusortIcuPrefix;
-
-/*
- * Returns the tables of a collation, which must be ICU's.  They live until the
- * backend exits, and must not be freed.  Returns NULL if the server's encoding is
- * not UTF-8, or the collation has settings that key/icu_read.c does not support.  All
- * backends of a server get the same answer.
- *
+ * Returns the tables of a collation, which must be ICU's.  They live until the backend exits, and must not be freed.  Returns
+ * NULL if the collation has settings that key/icu_read.c does not support.  All backends of a server get the same answer.
  * Raises an error if the collation does not exist or memory runs out.
  */
 extern GpusortIcu *gpusort_icu_find(Oid collation);
 
-/*
- * Can gpusort_icu_find() find anything in this database and build?  False if the
- * database encoding is not UTF-8, or gpusort was built without ICU's headers.
- */
+/* False if the database encoding is not UTF-8, or gpusort was built without ICU's headers: then there are no tables. */
 extern bool gpusort_icu_possible(void);
 
 /*
- * Sets head[0] and head[1] to the first 16 bytes of the primary weights of a
- * string, most significant byte first.  Zeros follow if the weights have fewer
- * bytes.  The string has length bytes in the server's encoding, which is UTF-8,
- * and may hold invalid bytes.
- *
- * If prefix is not NULL, the first two bits are 01 if the string has the prefix, and
- * then come the bytes that follow it.  They are 00 or 10 if the string sorts before or
- * after all strings with the prefix, and then come its first bytes.  The last two
- * bits are lost.
- *
- * If the heads of two strings differ, the collation sorts the string with the
- * lesser head first.  If they are equal, the strings may still differ.  All
- * backends of a server make the same heads with the same prefix.
- *
- * Raises ICU's errors.  May be interrupted if the string holds characters that
- * only ICU can read.
+ * Once the collation has tables, finds the longest part of the prefix's string whose weights do not depend on what follows and
+ * are the first of those to skip.
  */
-extern void gpusort_icu_head(GpusortIcu *icu, GpusortIcuPrefix *prefix,
-							 const char *data, Size length, uint64 *head);
+extern void gpusort_icu_find_cut(GpusortIcu *icu, GpusortPrefix *prefix);
 
-/*
- * Sets bytes to the first n bytes of the primary weights of a string, n being at
- * most GPUSORT_ICU_PREFIX_BYTES.  Zeros follow if the weights have fewer bytes.
- * Raises errors as gpusort_icu_head() does.
- */
-extern void gpusort_icu_weight_bytes(GpusortIcu *icu, const char *data, Size length,
-									 uint8 *bytes, int n);
+/* Has a string the same weights from here on as if it began here?  The collation must have tables.  at may be end. */
+extern bool gpusort_icu_can_begin(GpusortIcu *icu, const char *at, const char *end);
 
-/* ---- libc.c: locales of libc, and weights that propose an order ---- */
+/* ---- libc.c: locales of libc ---- */
 
-/* The most bytes of a prefix that words can skip */
-#define GPUSORT_LIBC_PREFIX_BYTES	256
-
-/* The most bytes of a string that gpusort_libc_weights() reads */
+/* The most bytes of a string that are given to strxfrm() */
 #define GPUSORT_LIBC_STRING_BYTES	512
-
-/* The most bytes of weights that gpusort_libc_weights() returns */
-#define GPUSORT_LIBC_WEIGHT_BYTES	1024
 
 /* glibc's separator of two levels of weights */
 #define GPUSORT_LIBC_SEPARATOR		1
 
-/* Bytes of weights behind a prefix that suffice for the words */
-#define GPUSORT_LIBC_SUFFIX_BYTES	64
-
-/* Bytes that most strings of a column begin with, which words skip */
-typedef struct GpusortLibcPrefix
-{
-	int			length;
-	char	   *string;			/* these bytes, whole characters */
-	int			nweights;
-	uint8	   *weights;		/* their weights of the first level */
-} GpusortLibcPrefix;
-
 /*
- * Returns the locale with these names of LC_COLLATE and LC_CTYPE.  It lives until
- * the backend exits.  Returns NULL if the system has no such locale.  The first
- * call for a locale takes up to a millisecond.
+ * Returns the locale with these names of LC_COLLATE and LC_CTYPE.  It lives until the backend exits.  Returns NULL if the
+ * system has no such locale.  The first call for a locale takes up to a millisecond.
  */
 extern GpusortLibc *gpusort_libc_find(const char *collate, const char *ctype);
 
 /*
- * Sets bytes to the first n bytes of the weights of a string, n being at most
- * GPUSORT_LIBC_WEIGHT_BYTES.  Zeros follow if there are fewer weights.  Returns the
- * number of bytes of weights.
- *
- * Reads no more of the string than fills n bytes, and at most GPUSORT_LIBC_STRING_BYTES.
- * Equal strings get equal weights; only the order of the weights is not certain to be
- * the collation's.
+ * As gpusort_libc_weights(), for all of a string, which has at most GPUSORT_LIBC_STRING_BYTES.  first_level: only for its weights of
+ * the first level, which may be fewer.
  */
-extern int gpusort_libc_weights(const GpusortLibc *libc, const char *data, Size length,
-								uint8 *bytes, int n);
+extern int	gpusort_libc_key(const GpusortLibc *libc, const char *data, int length, bool first_level, uint8 *bytes, int n);
 
-/*
- * The same for all of a string, which has at most GPUSORT_LIBC_STRING_BYTES.  first_level: only for its weights of the first level,
- * which may be fewer.
- */
-extern int gpusort_libc_key(const GpusortLibc *libc, const char *data, int length, bool first_level, uint8 *bytes, int n);
+/* Returns the number of bytes, at most limit, of the whole characters at the beginning of a string in the server's encoding. */
+extern int	gpusort_libc_clip(const char *data, Size length, int limit);
 
-/*
- * Returns the number of bytes, at most limit, of the whole characters at the
- * beginning of a string in the server's encoding.
- */
-extern int gpusort_libc_clip(const char *data, Size length, int limit);
+/* ---- alphabet.c: short codes for the weights that occur in a column under libc ---- */
 
-/* ---- alphabet.c ---- */
-
-/* Short codes for the weights that occur in a column; see alphabet.c */
-typedef struct GpusortLibcAlphabet GpusortLibcAlphabet;
+typedef struct GpusortAlphabet GpusortAlphabet;
 
 /* Makes an empty alphabet in the current memory context. */
-extern GpusortLibcAlphabet *gpusort_libc_alphabet_begin(GpusortLibc *libc);
+extern GpusortAlphabet *gpusort_alphabet_begin(GpusortLibc *libc);
 
 /* Adds the weights of a string's first bytes. */
-extern void gpusort_libc_alphabet_add(GpusortLibcAlphabet *alphabet, const char *data, Size length);
+extern void gpusort_alphabet_add(GpusortAlphabet *alphabet, const char *data, Size length);
 
-/* Completes an alphabet.  Returns false if it has too many weights and cannot be used. */
-extern bool gpusort_libc_alphabet_end(GpusortLibcAlphabet *alphabet);
-
-/* Returns the bits of a code, 2 to 8. */
-extern int	gpusort_libc_alphabet_bits(const GpusortLibcAlphabet *alphabet);
+/* Completes an alphabet.  Returns the bits of a code, 2 to 8; 0: it has too many weights and cannot be used. */
+extern int	gpusort_alphabet_end(GpusortAlphabet *alphabet);
 
 /*
- * Sets the first room bits of head, which are 0, to the codes of a string's first
- * letters.  Equal strings get equal codes.  Returns false if a weight that the alphabet
- * lacks has ended them.
+ * Sets the first room bits of head, which are 0, to the codes of a string's first letters, or to those of n bytes of weights that
+ * gpusort_libc_weights() has made.  Equal strings get equal codes.
  */
-extern bool gpusort_libc_alphabet_encode(GpusortLibcAlphabet *alphabet, const char *data, Size length,
-										 uint64 *head, int room);
-
-/* The same for n bytes of weights that gpusort_libc_weights() has made. */
-extern bool gpusort_libc_alphabet_weights(const GpusortLibcAlphabet *alphabet, const uint8 *weights, int n,
-										  uint64 *head, int room);
+extern void gpusort_alphabet_encode(GpusortAlphabet *alphabet, const char *data, Size length, uint64 *head, int room);
+extern void gpusort_alphabet_encode_weights(const GpusortAlphabet *alphabet, const uint8 *weights, int n, uint64 *head, int room);
 
 /* ---- rowkey.c ---- */
 
@@ -552,19 +481,10 @@ gpusort_sample_value(const GpusortSample *sample, uint32 i, const GpusortRowColu
 /* ---- sample_strings.c ---- */
 
 /*
- * Gives a column of strings a prefix, in the memory context lasting, if that makes
- * words differ that would be equal without.  Not for kind LIBC.
+ * Chooses the words of a column of strings: the prefix to skip; under libc also the alphabet, and whether there is a third
+ * word, which is taken from *spare.  The column keeps its data in the memory context lasting.
  */
-extern void gpusort_sample_choose_prefix(const GpusortSample *sample, GpusortRowColumn *column,
-										 MemoryContext lasting);
-
-/*
- * Chooses the words of a text or bpchar column of kind LIBC: the prefix to skip, the
- * alphabet, and whether there is a third word, which is taken from *spare.  The column
- * keeps its data in the memory context lasting.
- */
-extern void gpusort_sample_choose_weights(const GpusortSample *sample, GpusortRowColumn *column,
-										  MemoryContext lasting, int *spare);
+extern void gpusort_sample_choose_words(const GpusortSample *sample, GpusortRowColumn *column, MemoryContext lasting, int *spare);
 
 /* ---- support.c ---- */
 

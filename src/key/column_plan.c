@@ -12,7 +12,7 @@
  *
  * Texts compare by their bytes under the C and POSIX collations, other locales of libc
  * that order by bytes, the builtin provider, and in the pattern_ops families.  Others
- * compare by ICU (key/text.c) or by libc (key/libc_text.c).
+ * compare by ICU or by libc (key/weights.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -69,14 +69,10 @@ static const RowType row_types[] = {
 	{{INETOID}, GPUSORT_ROW_INET, 2, 63, 128, 0},
 };
 
-/*
- * text and bpchar under ICU: 127 bits of weights or, where there can be no
- * weights, the first 63 bits of an abbreviated key
- */
-static const RowType icu_type = {{0}, GPUSORT_ROW_ABBREVIATED, 2, 63, 128, 0};
-static const RowType abbreviated_type = {{0}, GPUSORT_ROW_ABBREVIATED, 1, 63, 64, 0};
+/* text and bpchar under ICU: 127 bits of weights */
+static const RowType icu_type = {{0}, GPUSORT_ROW_ICU, 2, 63, 128, 0};
 
-/* The first 63 bits of an abbreviated key of another type */
+/* The first 63 bits of an abbreviated key: of another type, or of text and bpchar under ICU where there can be no weights */
 static const RowType supported_type = {{0}, GPUSORT_ROW_SUPPORTED, 1, 63, 64, 0};
 
 /* text, bpchar and name under libc */
@@ -195,7 +191,7 @@ gpusort_rowkey_equality_collation(Oid equals, Oid collation)
 
 /*
  * Chooses between bytes, ICU and libc for a text column.  *type is the type's entry
- * for bytes; it becomes icu_type or abbreviated_type under ICU, and libc_type under
+ * for bytes; it becomes icu_type or supported_type under ICU, and libc_type under
  * libc, with *libc set.  Returns NULL, or the reason why gpusort cannot order by the
  * column.
  */
@@ -221,7 +217,7 @@ resolve_text(const RowType **type, Oid opfamily, Oid collation, int place, Gpuso
 		/* PostgreSQL has no abbreviated keys for name (varlena.c) */
 		if ((*type)->kind == GPUSORT_ROW_NAME)
 			return psprintf("column %d of type name compares by ICU", place);
-		*type = gpusort_icu_possible() ? &icu_type : &abbreviated_type;
+		*type = gpusort_icu_possible() ? &icu_type : &supported_type;
 		return NULL;
 	}
 	/* core raises an error about a locale that cannot be opened */
@@ -262,6 +258,7 @@ gpusort_rowtype_resolve(const GpusortSortColumn *from, int place, GpusortRowColu
 	const char *refusal;
 	GpusortLibc *libc = NULL;
 	bool		lowered = false;
+	bool		is_string;
 	Oid			opfamily;
 	Oid			opcintype;
 	GPUSORT_ORDERING ordering;
@@ -294,7 +291,8 @@ gpusort_rowtype_resolve(const GpusortSortColumn *from, int place, GpusortRowColu
 		return psprintf("the operator family of column %d is not built in", place);
 
 	/* bytea has no collation */
-	if ((type->kind == GPUSORT_ROW_TEXT && opcintype != BYTEAOID) || type->kind == GPUSORT_ROW_NAME)
+	is_string = type->kind == GPUSORT_ROW_TEXT;
+	if ((is_string && opcintype != BYTEAOID) || type->kind == GPUSORT_ROW_NAME)
 	{
 		refusal = resolve_text(&type, opfamily, from->collation, place, &libc);
 		if (refusal != NULL)
@@ -303,7 +301,7 @@ gpusort_rowtype_resolve(const GpusortSortColumn *from, int place, GpusortRowColu
 
 	memset(column, 0, sizeof(*column));
 	if (type->kind == GPUSORT_ROW_LIBC)
-		column->libc.locale = libc;
+		column->weights.libc = libc;
 	else if (type->kind == GPUSORT_ROW_ENUM)
 		column->labels.type = getBaseType(from->type);
 	column->kind = type->kind;
@@ -311,6 +309,7 @@ gpusort_rowtype_resolve(const GpusortSortColumn *from, int place, GpusortRowColu
 	column->words = type->words;
 	column->bits = type->bits;
 	column->width = type->width;
+	column->is_string = is_string;
 	column->is_name = opcintype == NAMEOID;
 	column->blank_padded = opcintype == BPCHAROID;
 	column->lowered = lowered;
@@ -350,8 +349,14 @@ gpusort_rowtype_begin(const GpusortSortColumn *from, GpusortRowColumn *column)
 		case GPUSORT_ROW_ENUM:
 			gpusort_rowenum_begin(column);
 			break;
-		case GPUSORT_ROW_ABBREVIATED:
-			gpusort_rowicu_begin(column, from);
+		case GPUSORT_ROW_ICU:
+			column->weights.icu = gpusort_icu_find(from->collation);
+			if (column->weights.icu != NULL)
+				break;
+			column->kind = GPUSORT_ROW_SUPPORTED;
+			column->words = supported_type.words;
+			column->bits = supported_type.bits;
+			gpusort_rowsupport_begin(column, from);
 			break;
 		case GPUSORT_ROW_SUPPORTED:
 			gpusort_rowsupport_begin(column, from);

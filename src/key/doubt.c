@@ -6,7 +6,7 @@
  * Words leave a column undecided where they hold only the beginning of its value, where
  * two of its values share words, and in columns that have no words.  The words of
  * text under libc only propose an order, and none at all once the locale is
- * distrusted (key/libc_text.c).
+ * distrusted (key/weights.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -26,7 +26,7 @@ never_decided(const GpusortRowKey *key)
 	int			last = key->nencoded - 1;
 	uint32		columns = key->nencoded < key->ncolumns ? (uint32) 1 << key->nencoded : 0;
 
-	if (last >= 0 && key->columns[last].kind == GPUSORT_ROW_LIBC && key->columns[last].libc.locale->distrusted)
+	if (last >= 0 && key->columns[last].kind == GPUSORT_ROW_LIBC && key->columns[last].weights.libc->distrusted)
 		columns |= (uint32) 1 << last;
 	return columns;
 }
@@ -48,7 +48,7 @@ gpusort_rowkey_doubt(const GpusortRowKey *key)
 	{
 		doubt.proposed = last;
 		doubt.deciding -= key->columns[last].words;
-		if (key->columns[last].libc.locale->distrusted)
+		if (key->columns[last].weights.libc->distrusted)
 			doubt.words = doubt.deciding;
 	}
 	return doubt;
@@ -127,7 +127,7 @@ gpusort_rowkey_order(const GpusortRowKey *key, int number)
 	{
 		.descending = column->descending,
 			.by_bytes = column->kind == GPUSORT_ROW_TEXT,
-			.libc = column->kind == GPUSORT_ROW_LIBC ? column->libc.locale : NULL,
+			.libc = column->kind == GPUSORT_ROW_LIBC ? column->weights.libc : NULL,
 			.is_name = column->kind == GPUSORT_ROW_LIBC && column->is_name,
 			.blank_padded = column->blank_padded,
 			.lowered = column->lowered,

@@ -48,7 +48,7 @@ gpusort_rowinterval_encode(const GpusortRowColumn *column, Datum value, uint64 *
 		carry--;
 	}
 	days += carry + (INT64CONST(1) << 36);
-	words[0] = ((uint64) days ^ column->masks.flip[0]) | column->masks.base;
+	words[0] = gpusort_column_word(column, days);
 	words[1] = (uint64) time ^ column->masks.flip[1];
 }
 
@@ -64,7 +64,7 @@ gpusort_rowtimetz_encode(const GpusortRowColumn *column, Datum value, uint64 *wo
 	int64		utc = timetz->time + timetz->zone * USECS_PER_SEC;
 
 	utc += INT64CONST(1) << 52;
-	words[0] = ((uint64) utc ^ column->masks.flip[0]) | column->masks.base;
+	words[0] = gpusort_column_word(column, utc);
 	words[1] = gpusort_key_int4(timetz->zone) ^ column->masks.flip[1];
 }
 
@@ -159,7 +159,7 @@ gpusort_rowenum_encode(const GpusortRowColumn *column, Datum value)
 		if (HeapTupleIsValid(tuple))
 			ReleaseSysCache(tuple);
 	}
-	return (ranks->slots[slot].rank ^ column->masks.flip[0]) | column->masks.base;
+	return gpusort_column_word(column, ranks->slots[slot].rank);
 }
 
 /* ----------------------------------------------------------------
@@ -283,7 +283,7 @@ gpusort_rowinet_encode(const GpusortRowColumn *column, Datum value, uint64 *word
 		third = bits[2];
 		whole = column->words > 2;
 	}
-	words[0] = (words[0] ^ column->masks.flip[0]) | column->masks.base;
+	words[0] = gpusort_column_word(column, words[0]);
 	words[1] ^= column->masks.flip[1];
 	if (column->words > 2)
 		words[2] = third ^ column->masks.flip[2];

@@ -55,15 +55,20 @@ gpusort_icu_possible(void)
 	return false;
 }
 
-void
-gpusort_icu_head(GpusortIcu *icu, GpusortIcuPrefix *prefix,
-				 const char *data, Size length, uint64 *head)
+int
+gpusort_icu_weights(GpusortIcu *icu, const char *data, Size length, uint8 *bytes, int n)
 {
 	pg_unreachable();
 }
 
 void
-gpusort_icu_weight_bytes(GpusortIcu *icu, const char *data, Size length, uint8 *bytes, int n)
+gpusort_icu_find_cut(GpusortIcu *icu, GpusortPrefix *prefix)
+{
+	pg_unreachable();
+}
+
+bool
+gpusort_icu_can_begin(GpusortIcu *icu, const char *at, const char *end)
 {
 	pg_unreachable();
 }
@@ -103,10 +108,8 @@ typedef struct Head
 	int			want;			/* bytes of weights to read */
 	int			used;			/* bytes in use; 3 more than want at most, if the last
 								 * weight is cut off */
-	uint8	   *bytes;			/* room for want + CUT_OFF_BYTES; zeros after the used ones */
+	uint8	   *bytes;			/* room for want + GPUSORT_WEIGHTS_SLACK; zeros after the used ones */
 } Head;
-
-#define CUT_OFF_BYTES	4
 
 struct GpusortIcu
 {
@@ -138,8 +141,6 @@ gpusort_icu_find(Oid collation)
 	MemoryContext old;
 	GpusortIcu *icu;
 
-	if (!gpusort_icu_possible())
-		return NULL;
 	collator = GPUSORT_LOCALE_COLLATOR(pg_newlocale_from_collation(collation));
 	for (icu = collations; icu != NULL; icu = icu->next)
 	{
@@ -198,7 +199,7 @@ append_by_table(GpusortIcu *icu, Head *head, const unsigned char **at, const uns
 
 		if (unlikely(c == NULL || gpusort_icutable_depends(c, flags_before)))
 		{
-			memset(head->bytes + head->used, 0, head->want + CUT_OFF_BYTES - head->used);
+			memset(head->bytes + head->used, 0, head->want + GPUSORT_WEIGHTS_SLACK - head->used);
 			return false;
 		}
 		/* stop only now: this character could have changed the weights of the one at *at */
@@ -306,50 +307,55 @@ append_by_icu(GpusortIcu *icu, Head *head, const unsigned char **at, const unsig
 	return *at == end || head->used >= head->want;
 }
 
-/* Reads the first weights of the string from at to end into an empty head. */
-static inline void
-read_head(GpusortIcu *icu, Head *head, const unsigned char *at, const unsigned char *end)
+int
+gpusort_icu_weights(GpusortIcu *icu, const char *data, Size length, uint8 *bytes, int n)
 {
+	const unsigned char *at = (const unsigned char *) data;
+	const unsigned char *end = at + length;
+	Head		head = {.want = n, .bytes = bytes};
+
+	memset(bytes, 0, n + GPUSORT_WEIGHTS_SLACK);
 	if (unlikely(!icu->has_tables))
 	{
-		icu->bytes_read += STRING_BYTES + (end - at);
+		icu->bytes_read += STRING_BYTES + length;
 		if (icu->bytes_read > BYTES_WITHOUT_TABLES)
 		{
 			gpusort_icutable_begin(&icu->table, &icu->reader, icu->cxt);
 			icu->has_tables = true;
 		}
 	}
-	while (!(icu->has_tables && append_by_table(icu, head, &at, end)) &&
-		   !append_by_icu(icu, head, &at, end))
+	while (!(icu->has_tables && append_by_table(icu, &head, &at, end)) &&
+		   !append_by_icu(icu, &head, &at, end))
 		 /* ICU has stopped within the string: look up the next characters */ ;
+	return head.used;
 }
 
-/*
- * May a string be read from at on, as if it began there?  at is before end.  In
- * invalid UTF-8, a byte that continues a character may belong to the byte before.
- */
-static inline bool
-can_begin(GpusortIcu *icu, const unsigned char *at, const unsigned char *end)
+/* In invalid UTF-8, a byte that continues a character may belong to the byte before. */
+bool
+gpusort_icu_can_begin(GpusortIcu *icu, const char *string, const char *string_end)
 {
-	bool		continues = (*at & 0xC0) == 0x80;
-	const GpusortIcuChar *c = gpusort_icutable_find(&icu->table, &at, end);
+	const unsigned char *at = (const unsigned char *) string;
+	const GpusortIcuChar *c;
 
-	return !continues && c != NULL && (c->flags & (GPUSORT_ICU_CONTEXT | GPUSORT_ICU_LATER)) == 0;
+	if (string == string_end)
+		return true;
+	if ((*at & 0xC0) == 0x80)
+		return false;
+	c = gpusort_icutable_find(&icu->table, &at, (const unsigned char *) string_end);
+	return c != NULL && (c->flags & (GPUSORT_ICU_CONTEXT | GPUSORT_ICU_LATER)) == 0;
 }
 
-/*
- * Finds the longest part of the prefix's string whose weights do not depend on
- * what follows and are the first of those to skip.
- */
-static pg_noinline void
-find_cut(GpusortIcu *icu, GpusortIcuPrefix *prefix)
+void
+gpusort_icu_find_cut(GpusortIcu *icu, GpusortPrefix *prefix)
 {
 	const unsigned char *begin = (const unsigned char *) prefix->string;
 	const unsigned char *end = begin + prefix->length;
 	int			weights = 0;
 	uint8		flags_before = 0;
-	uint8		bytes[GPUSORT_ICU_PREFIX_BYTES];
+	uint8		bytes[GPUSORT_MAX_WEIGHTS + GPUSORT_WEIGHTS_SLACK];
 
+	if (!icu->has_tables)
+		return;
 	prefix->cut_known = true;
 	for (const unsigned char *at = begin; at < end;)
 	{
@@ -368,88 +374,16 @@ find_cut(GpusortIcu *icu, GpusortIcuPrefix *prefix)
 		}
 		if (weights > prefix->nweights)
 			break;
-		if (at == end || can_begin(icu, at, end))
+		if (gpusort_icu_can_begin(icu, (const char *) at, (const char *) end))
 		{
 			prefix->cut = at - begin;
 			prefix->cut_weights = weights;
 		}
 	}
 	/* in the strings that the weights came from, the next character may have changed the last one */
-	gpusort_icu_weight_bytes(icu, prefix->string, prefix->cut, bytes, prefix->cut_weights);
+	(void) gpusort_icu_weights(icu, prefix->string, prefix->cut, bytes, prefix->cut_weights);
 	if (memcmp(bytes, prefix->weights, prefix->cut_weights) != 0)
 		prefix->cut = 0;
-}
-
-/*
- * Reads the head of a string after the prefix's weights, or the head of all its
- * weights if it lacks the prefix, into bytes, which are 0.  Returns whether it sorts before (-1) or after (1)
- * the strings that have the prefix, or is one of them (0).
- */
-static int
-head_after_prefix(GpusortIcu *icu, GpusortIcuPrefix *prefix, const unsigned char *at,
-				  const unsigned char *end, uint8 *bytes)
-{
-	const unsigned char *begin = at;
-	uint8		room[GPUSORT_ICU_PREFIX_BYTES + GPUSORT_ICU_HEAD_BYTES + CUT_OFF_BYTES];
-	Head		head = {.bytes = room};
-	Head		whole = {.want = GPUSORT_ICU_HEAD_BYTES, .bytes = bytes};
-	int			skipped = 0;
-	int			order;
-
-	if (unlikely(icu->has_tables && !prefix->cut_known))
-		find_cut(icu, prefix);
-	if (prefix->cut > 0 && end - at >= prefix->cut && memcmp(at, prefix->string, prefix->cut) == 0 &&
-		(end - at == prefix->cut || can_begin(icu, at + prefix->cut, end)))
-	{
-		at += prefix->cut;
-		skipped = prefix->cut_weights;
-	}
-	head.want = prefix->nweights - skipped + GPUSORT_ICU_HEAD_BYTES;
-	memset(room, 0, head.want + CUT_OFF_BYTES);
-	read_head(icu, &head, at, end);
-	order = memcmp(room, prefix->weights + skipped, prefix->nweights - skipped);
-	if (likely(order == 0))
-	{
-		memcpy(bytes, room + prefix->nweights - skipped, GPUSORT_ICU_HEAD_BYTES);
-		return 0;
-	}
-	read_head(icu, &whole, begin, end);
-	return order < 0 ? -1 : 1;
-}
-
-void
-gpusort_icu_head(GpusortIcu *icu, GpusortIcuPrefix *prefix,
-				 const char *data, Size length, uint64 *head)
-{
-	const unsigned char *begin = (const unsigned char *) data;
-	uint8		bytes[GPUSORT_ICU_HEAD_BYTES + CUT_OFF_BYTES] = {0};
-	Head		made = {.want = GPUSORT_ICU_HEAD_BYTES, .bytes = bytes};
-	int			order = 0;
-
-	if (unlikely(prefix != NULL))
-		order = head_after_prefix(icu, prefix, begin, begin + length, bytes);
-	else
-		read_head(icu, &made, begin, begin + length);
-
-	memcpy(head, bytes, GPUSORT_ICU_HEAD_BYTES);
-	head[0] = pg_ntoh64(head[0]);
-	head[1] = pg_ntoh64(head[1]);
-	if (prefix != NULL)
-	{
-		head[1] = head[0] << 62 | head[1] >> 2;
-		head[0] = (uint64) (order + 1) << 62 | head[0] >> 2;
-	}
-}
-
-void
-gpusort_icu_weight_bytes(GpusortIcu *icu, const char *data, Size length, uint8 *bytes, int n)
-{
-	uint8		room[GPUSORT_ICU_PREFIX_BYTES + CUT_OFF_BYTES] = {0};
-	Head		head = {.want = n, .bytes = room};
-
-	Assert(n <= GPUSORT_ICU_PREFIX_BYTES);
-	read_head(icu, &head, (const unsigned char *) data, (const unsigned char *) data + length);
-	memcpy(bytes, room, n);
 }
 
 #endif							/* GPUSORT_HAVE_ICU */

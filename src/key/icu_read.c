@@ -114,7 +114,7 @@ gpusort_icu_next(GpusortIcuReader *reader)
 }
 
 int
-gpusort_icu_weights(GpusortIcuReader *reader, const uint16 *text, int32 n, uint32 *weights)
+gpusort_icu_list_weights(GpusortIcuReader *reader, const uint16 *text, int32 n, uint32 *weights)
 {
 	int			count = 0;
 	uint32		weight;
@@ -188,7 +188,7 @@ read_reordering(GpusortIcuReader *reader)
 		uint32		start;
 		int			place;
 
-		if (U_FAILURE(status) || length == 0 || gpusort_icu_weights(reader, text, length + 1, weights) != 1)
+		if (U_FAILURE(status) || length == 0 || gpusort_icu_list_weights(reader, text, length + 1, weights) != 1)
 			continue;
 		start = (weights[0] >> 16) << 8 | sort_key_lead(reader, text, length + 1);
 		for (place = nstarts++; place > 0 && starts[place - 1] > start; place--)
@@ -211,7 +211,7 @@ read_reordering(GpusortIcuReader *reader)
 	{
 		uint32		weights[GPUSORT_ICU_WEIGHTS + 1];
 
-		if (gpusort_icu_weights(reader, &character, 1, weights) > 0 &&
+		if (gpusort_icu_list_weights(reader, &character, 1, weights) > 0 &&
 			weights[0] >> 24 != sort_key_lead(reader, &character, 1))
 			return false;
 	}
@@ -320,7 +320,7 @@ describe_char(GpusortIcuTable *table, uint16 character)
 
 	if (gpusort_icu_interacts(table->reader, character) ||
 		(table->jamo_contract && character >= 0xAC00 && character < 0xD7A4) ||
-		(count = gpusort_icu_weights(table->reader, &character, 1, weights)) > GPUSORT_ICU_WEIGHTS)
+		(count = gpusort_icu_list_weights(table->reader, &character, 1, weights)) > GPUSORT_ICU_WEIGHTS)
 	{
 		result.flags = GPUSORT_ICU_CONTEXT;
 		return result;

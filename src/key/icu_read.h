@@ -66,7 +66,7 @@ typedef struct GpusortIcuReader
 } GpusortIcuReader;
 
 /*
- * Most weights that gpusort_icu_weights() returns.  The longest in ICU 72 are
+ * Most weights that gpusort_icu_list_weights() returns.  The longest in ICU 72 are
  * 18; a character with more than 32 is read by ICU each time.
  */
 #define GPUSORT_ICU_WEIGHTS		32
@@ -95,7 +95,7 @@ extern uint32 gpusort_icu_next(GpusortIcuReader *reader);
  * number, or GPUSORT_ICU_WEIGHTS + 1 if there are more than GPUSORT_ICU_WEIGHTS.
  * The array has room for GPUSORT_ICU_WEIGHTS + 1 weights.  Raises ICU's errors.
  */
-extern int	gpusort_icu_weights(GpusortIcuReader *reader, const uint16 *text, int32 n, uint32 *weights);
+extern int	gpusort_icu_list_weights(GpusortIcuReader *reader, const uint16 *text, int32 n, uint32 *weights);
 
 /*
  * Is a character of a kind whose weights may depend on its neighbors, whatever the

@@ -162,7 +162,7 @@ gpusort_rownumeric_encode(const GpusortRowColumn *column, Datum value, uint64 *w
 		else
 			word0 |= SIGN_BIT;
 	}
-	words[0] = (word0 ^ column->masks.flip[0]) | column->masks.base;
+	words[0] = gpusort_column_word(column, word0);
 	words[1] = word1 ^ column->masks.flip[1];
 
 	if (copy != NULL)

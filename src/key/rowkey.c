@@ -95,7 +95,6 @@ gpusort_rowkey_begin(const GpusortKeyPlan *plan)
 	key->columns = plan->columns;
 	key->ncolumns = plan->ncolumns;
 	key->nencoded = plan->nencoded;
-	gpusort_rowkey_measure(key);
 	key->comparators = palloc0(sizeof(SortSupportData) * key->ncolumns);
 	for (int i = 0; i < key->ncolumns; i++)
 	{
@@ -113,6 +112,7 @@ gpusort_rowkey_begin(const GpusortKeyPlan *plan)
 		ssup->ssup_attno = from->attno;
 		PrepareSortSupportFromOrderingOp(from->sort_operator, ssup);
 	}
+	gpusort_rowkey_measure(key);
 	return key;
 }
 
@@ -153,13 +153,6 @@ gpusort_rowkey_bits(const GpusortRowKey *key)
 /*
  * Encoders of fixed-width values.  They are inlined into encode_value().
  */
-
-/* The first word of a value in plan "flag" */
-static inline uint64
-flagged_word(const GpusortRowColumn *column, uint64 bits)
-{
-	return (bits ^ column->masks.flip[0]) | column->masks.base;
-}
 
 /* The 48 bits of a macaddr and of a tid */
 static inline uint64
@@ -220,26 +213,26 @@ encode_value(GpusortRowColumn *column, Datum value, uint64 *words)
 	switch (column->kind)
 	{
 		case GPUSORT_ROW_BYTE:
-			words[0] = flagged_word(column, DatumGetUInt8(value));
+			words[0] = gpusort_column_word(column, DatumGetUInt8(value));
 			break;
 		case GPUSORT_ROW_INT2:
-			words[0] = flagged_word(column, DatumGetUInt16(value));
+			words[0] = gpusort_column_word(column, DatumGetUInt16(value));
 			break;
 		case GPUSORT_ROW_INT4:
-			words[0] = flagged_word(column, DatumGetUInt32(value));
+			words[0] = gpusort_column_word(column, DatumGetUInt32(value));
 			break;
 		case GPUSORT_ROW_FLOAT4:
 			/* a float4's Datum is its bits */
-			words[0] = flagged_word(column, gpusort_rank_float4(DatumGetUInt32(value)));
+			words[0] = gpusort_column_word(column, gpusort_rank_float4(DatumGetUInt32(value)));
 			break;
 		case GPUSORT_ROW_ENUM:
 			words[0] = gpusort_rowenum_encode(column, value);
 			break;
 		case GPUSORT_ROW_MACADDR:
-			words[0] = flagged_word(column, macaddr_bits(DatumGetMacaddrP(value)));
+			words[0] = gpusort_column_word(column, macaddr_bits(DatumGetMacaddrP(value)));
 			break;
 		case GPUSORT_ROW_TID:
-			words[0] = flagged_word(column, tid_bits((ItemPointer) DatumGetPointer(value)));
+			words[0] = gpusort_column_word(column, tid_bits((ItemPointer) DatumGetPointer(value)));
 			break;
 		case GPUSORT_ROW_FLOAT8:
 			words[0] = gpusort_column_float8(column, (uint64) DatumGetInt64(value));
@@ -252,8 +245,9 @@ encode_value(GpusortRowColumn *column, Datum value, uint64 *words)
 			return encode_crowded_pair(column, DatumGetUUIDP(value)->data, words);
 		case GPUSORT_ROW_TEXT:
 		case GPUSORT_ROW_NAME:
-		case GPUSORT_ROW_ABBREVIATED:
+		case GPUSORT_ROW_ICU:
 		case GPUSORT_ROW_LIBC:
+		case GPUSORT_ROW_SUPPORTED:
 			whole = column->few == NULL ? gpusort_rowstring_encode(column, value, words) :
 				gpusort_few_encode(column, value, words);
 			break;
@@ -268,10 +262,6 @@ encode_value(GpusortRowColumn *column, Datum value, uint64 *words)
 			break;
 		case GPUSORT_ROW_INET:
 			whole = gpusort_rowinet_encode(column, value, words);
-			break;
-		case GPUSORT_ROW_SUPPORTED:
-			gpusort_rowsupport_encode(column, value, words);
-			whole = false;
 			break;
 	}
 	return whole;

@@ -32,7 +32,10 @@
 /* Shorter prefixes are not worth comparing each string with them. */
 #define MIN_PREFIX_BYTES	4
 
-#define MAX_PREFIX_BYTES	GPUSORT_ICU_PREFIX_BYTES
+#define MAX_PREFIX_BYTES	GPUSORT_MAX_WEIGHTS
+
+/* Longer ones of libc's are cut. */
+#define MAX_LIBC_PREFIX_BYTES	256
 
 /* The bytes of a string that are looked at: enough for as many bytes of weights */
 #define STRING_BYTES		(4 * MAX_PREFIX_BYTES)
@@ -143,36 +146,43 @@ same_words(const SampledString *a, const SampledString *b, int skip)
 		Min(GPUSORT_SHORT_STRING_BYTES, Max(a->length, b->length) - skip);
 }
 
-void
-gpusort_sample_choose_prefix(const GpusortSample *sample, GpusortRowColumn *column, MemoryContext lasting)
+/* Gives a column this prefix: bytes of a string, and weights. */
+static GpusortPrefix *
+set_prefix(GpusortRowColumn *column, MemoryContext lasting, const char *string, int length, const uint8 *weights, int nweights)
 {
-	bool		icu = column->kind == GPUSORT_ROW_ABBREVIATED;
-	SampledString strings[SAMPLED_STRINGS] = {{0}};
-	int			count;
-	int			bytes;
-	int			prefix;
-	const SampledString *low;
-	const SampledString *high;
+	GpusortPrefix *prefix = MemoryContextAllocZero(lasting, sizeof(GpusortPrefix) + nweights + length);
+	uint8	   *room = (uint8 *) (prefix + 1);
+
+	if (nweights > 0)
+		prefix->weights = memcpy(room, weights, nweights);
+	prefix->nweights = nweights;
+	prefix->string = memcpy(room + nweights, string, length);
+	prefix->length = length;
+	column->prefix = prefix;
+	return prefix;
+}
+
+/* Chooses the prefix of kind TEXT or ICU, if it makes words differ that would be equal without. */
+static void
+choose_prefix(GpusortRowColumn *column, SampledString *strings, int count, MemoryContext lasting)
+{
+	bool		icu = column->kind == GPUSORT_ROW_ICU;
+	const SampledString *low = &strings[OUTSIDERS(count)];
+	const SampledString *high = &strings[count - 1 - OUTSIDERS(count)];
+	int			bytes = common_bytes(strings, count);
+	int			prefix = bytes;
 	int			differ = 0;
 	int			differ_without = 0;
 
-	if (icu && (column->icu.tables == NULL || column->words < 2))
-		return;
-	count = take_strings(sample, column, strings);
-	if (count < 2)
-		return;
-	prefix = bytes = common_bytes(strings, count);
 	if (bytes < MIN_PREFIX_BYTES)
 		return;
-	low = &strings[OUTSIDERS(count)];
-	high = &strings[count - 1 - OUTSIDERS(count)];
 	if (icu)
 	{
 		for (int i = 0; i < count; i++)
 		{
-			strings[i].weights = palloc(MAX_PREFIX_BYTES);
-			gpusort_icu_weight_bytes(column->icu.tables, strings[i].bytes, strings[i].length,
-									 strings[i].weights, MAX_PREFIX_BYTES);
+			strings[i].weights = palloc(MAX_PREFIX_BYTES + GPUSORT_WEIGHTS_SLACK);
+			(void) gpusort_weights_read(&column->weights, strings[i].bytes, strings[i].length,
+										strings[i].weights, MAX_PREFIX_BYTES);
 		}
 		qsort(strings, count, sizeof(SampledString), by_weights);
 		bytes = common_bytes(strings, count);
@@ -187,60 +197,42 @@ gpusort_sample_choose_prefix(const GpusortSample *sample, GpusortRowColumn *colu
 		if (&strings[i] > low && &strings[i] <= high)
 			differ += !same_words(&strings[i - 1], &strings[i], prefix);
 	}
-	if (differ <= differ_without)
-		return;
-
-	if (icu)
-	{
-		GpusortIcuPrefix *skipped = MemoryContextAllocZero(lasting, sizeof(GpusortIcuPrefix) + prefix + bytes);
-		uint8	   *room = (uint8 *) (skipped + 1);
-
-		memcpy(room, low->weights, prefix);
-		memcpy(room + prefix, low->bytes, bytes);
-		skipped->weights = room;
-		skipped->nweights = prefix;
-		skipped->string = (char *) room + prefix;
-		skipped->length = bytes;
-		column->icu.prefix = skipped;
-	}
-	else
-	{
-		char	   *room = MemoryContextAlloc(lasting, prefix);
-
-		memcpy(room, low->bytes, prefix);
-		column->bytes.prefix = room;
-		column->bytes.prefix_bytes = prefix;
-	}
+	if (differ > differ_without)
+		set_prefix(column, lasting, low->bytes, bytes, low->weights, icu ? prefix : 0);
 }
 
-/* Chooses the prefix.  Returns its bytes, or 0. */
-static int
+/* Chooses the prefix of kind LIBC: whole characters. */
+static void
 choose_libc_prefix(GpusortRowColumn *column, const SampledString *strings, int count, MemoryContext lasting)
 {
 	const SampledString *middle = &strings[count / 2];
-	int			room = GPUSORT_LIBC_WEIGHT_BYTES - GPUSORT_LIBC_SUFFIX_BYTES;
-	int			bytes = Min(common_bytes(strings, count), GPUSORT_LIBC_PREFIX_BYTES);
-	GpusortLibcPrefix *prefix;
+	int			bytes = gpusort_libc_clip(middle->bytes, middle->length, Min(common_bytes(strings, count), MAX_LIBC_PREFIX_BYTES));
+	uint8		weights[GPUSORT_MAX_WEIGHTS];
+	GpusortPrefix *prefix;
 
-	bytes = gpusort_libc_clip(middle->bytes, middle->length, bytes);
 	if (bytes < MIN_PREFIX_BYTES)
-		return 0;
-	prefix = MemoryContextAlloc(lasting, sizeof(GpusortLibcPrefix) + bytes + room);
-	prefix->length = bytes;
-	prefix->string = memcpy(prefix + 1, middle->bytes, bytes);
-	prefix->weights = (uint8 *) prefix->string + bytes;
-	prefix->nweights = gpusort_libc_key(column->libc.locale, prefix->string, bytes, true, prefix->weights, room);
-	column->libc.prefix = prefix;
-	return bytes;
+		return;
+	prefix = set_prefix(column, lasting, middle->bytes, bytes, weights,
+						gpusort_libc_key(column->weights.libc, middle->bytes, bytes, true, weights, sizeof(weights)));
+	/* no letter behind it changes its weights, as far as words must know that propose an order */
+	prefix->cut = bytes;
+	prefix->cut_weights = prefix->nweights;
+	prefix->cut_known = true;
 }
 
-/* Makes the alphabet of what follows the prefix.  NULL if there are too many letters. */
-static GpusortLibcAlphabet *
-make_alphabet(const GpusortSample *sample, const GpusortRowColumn *column, int skip, MemoryContext lasting)
+/*
+ * Makes the alphabet of what follows the prefix, unless there are too many letters.  Returns the bits in which words have a letter,
+ * about.
+ */
+static int
+make_alphabet(const GpusortSample *sample, GpusortRowColumn *column, MemoryContext lasting)
 {
+	int			skip = column->prefix != NULL ? column->prefix->length : 0;
+	GpusortAlphabet *alphabet;
 	MemoryContext old = MemoryContextSwitchTo(lasting);
-	GpusortLibcAlphabet *alphabet = gpusort_libc_alphabet_begin(column->libc.locale);
+	int			bits;
 
+	alphabet = gpusort_alphabet_begin(column->weights.libc);
 	MemoryContextSwitchTo(old);
 	for (int i = 0; i < ALPHABET_VALUES; i++)
 	{
@@ -257,9 +249,13 @@ make_alphabet(const GpusortSample *sample, const GpusortRowColumn *column, int s
 		if (column->lowered)
 			data = gpusort_citext_lower(data, length, palloc(length), length, &length);
 		if (length >= skip)
-			gpusort_libc_alphabet_add(alphabet, data + skip, length - skip);
+			gpusort_alphabet_add(alphabet, data + skip, length - skip);
 	}
-	return gpusort_libc_alphabet_end(alphabet) ? alphabet : NULL;
+	bits = gpusort_alphabet_end(alphabet);
+	if (bits == 0)
+		return BITS_PER_BYTE;
+	column->weights.alphabet = alphabet;
+	return bits;
 }
 
 /*
@@ -269,9 +265,9 @@ make_alphabet(const GpusortSample *sample, const GpusortRowColumn *column, int s
  */
 static bool
 wants_third_word(const GpusortSample *sample, const GpusortRowColumn *column,
-				 const SampledString *strings, int count, int skip)
+				 const SampledString *strings, int count, int bits)
 {
-	int			bits = column->libc.alphabet != NULL ? gpusort_libc_alphabet_bits(column->libc.alphabet) : 8;
+	int			skip = column->prefix != NULL ? column->prefix->length : 0;
 	int			shared = 0;		/* bytes that neighbours share */
 
 	for (int i = 1; i < count; i++)
@@ -287,17 +283,24 @@ wants_third_word(const GpusortSample *sample, const GpusortRowColumn *column,
 }
 
 void
-gpusort_sample_choose_weights(const GpusortSample *sample, GpusortRowColumn *column,
-							  MemoryContext lasting, int *spare)
+gpusort_sample_choose_words(const GpusortSample *sample, GpusortRowColumn *column, MemoryContext lasting, int *spare)
 {
 	SampledString strings[SAMPLED_STRINGS] = {{0}};
-	int			count = take_strings(sample, column, strings);
-	int			skip;
+	int			count;
+	int			bits;
 
+	if (column->kind == GPUSORT_ROW_ICU && column->words < 2)
+		return;
+	count = take_strings(sample, column, strings);
 	if (count < 2)
 		return;
-	skip = choose_libc_prefix(column, strings, count, lasting);
-	column->libc.alphabet = make_alphabet(sample, column, skip, lasting);
-	if (*spare > 0 && column->words == 2 && wants_third_word(sample, column, strings, count, skip))
+	if (column->kind != GPUSORT_ROW_LIBC)
+	{
+		choose_prefix(column, strings, count, lasting);
+		return;
+	}
+	choose_libc_prefix(column, strings, count, lasting);
+	bits = make_alphabet(sample, column, lasting);
+	if (*spare > 0 && column->words == 2 && wants_third_word(sample, column, strings, count, bits))
 		gpusort_column_widen(column, 64, spare);
 }

@@ -20,17 +20,13 @@
  * sorts after them.  Then come the first 14 bytes, of strings with the prefix those
  * that follow it, and the length plus one, or 16 if there are more than 14 bytes.
  *
- * A string under an ICU collation has one or two words of its primary weights, or of those
- * behind a prefix, always as a prefix (key/icu.c).  Where key/icu.c does not support the
- * collation, it has the 64 bits to which PostgreSQL abbreviates ICU's sort key.
+ * key/weights.c makes the words of strings under ICU and under libc.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
 #include "access/detoast.h"
-#include "catalog/pg_operator.h"
-#include "catalog/pg_type.h"
 #include "utils/builtins.h"
 
 #include "key/column.h"
@@ -89,16 +85,17 @@ encode_bytes(const GpusortRowColumn *column, const char *data, Size length, uint
 static bool
 encode_prefixed(const GpusortRowColumn *column, const char *data, Size length, uint64 *words)
 {
-	int			order = memcmp(data, column->bytes.prefix, Min(length, column->bytes.prefix_bytes));
+	const GpusortPrefix *prefix = column->prefix;
+	int			order = memcmp(data, prefix->string, Min(length, prefix->length));
 	Size		skip = 0;
 	uint64		place;
 	uint64		head;
 	uint64		next;
 
-	if (likely(order == 0 && length >= column->bytes.prefix_bytes))
+	if (likely(order == 0 && length >= prefix->length))
 	{
 		place = 2;
-		skip = column->bytes.prefix_bytes;
+		skip = prefix->length;
 	}
 	else
 		place = order > 0 ? 3 : 1;
@@ -120,64 +117,10 @@ encode_prefixed(const GpusortRowColumn *column, const char *data, Size length, u
 static bool
 encode_text(const GpusortRowColumn *column, const char *data, Size length, uint64 *words)
 {
-	if (column->bytes.prefix_bytes > 0)
+	if (column->prefix != NULL)
 		return encode_prefixed(column, data, length, words);
 	encode_bytes(column, data, length, words);
 	return length <= HEAD_BYTES;
-}
-
-/*
- * Prepares column, whose kind is GPUSORT_ROW_ABBREVIATED, to encode values under
- * from's collation: sets column->icu.tables, or else column->icu.abbreviation, allocated in
- * the current memory context.
- */
-void
-gpusort_rowicu_begin(GpusortRowColumn *column, const GpusortSortColumn *from)
-{
-	SortSupport ssup;
-
-	column->icu.tables = gpusort_icu_find(from->collation);
-	if (column->icu.tables != NULL)
-		return;
-
-	ssup = palloc0(sizeof(SortSupportData));
-	ssup->ssup_cxt = CurrentMemoryContext;
-	ssup->ssup_collation = from->collation;
-	ssup->ssup_nulls_first = from->nulls_first;
-	ssup->ssup_attno = from->attno;
-	ssup->abbreviate = true;
-	PrepareSortSupportFromOrderingOp(column->lowered ? TextLessOperator : from->sort_operator, ssup);
-
-	/* a word can only hold an abbreviated key that compares as an unsigned integer */
-	if (ssup->abbrev_converter == NULL || ssup->comparator != ssup_datum_unsigned_cmp)
-		elog(ERROR, "collation %u has no abbreviated keys", from->collation);
-	column->icu.abbreviation = ssup;
-}
-
-/* Returns PostgreSQL's abbreviated key of a value, in the upper bits. */
-static inline uint64
-abbreviate(SortSupport ssup, Datum value)
-{
-	/* a Datum has 4 or 8 bytes */
-	return (uint64) ssup->abbrev_converter(value, ssup) << (64 - 8 * SIZEOF_DATUM);
-}
-
-/* Makes the words of a string under ICU. */
-static void
-encode_weights(const GpusortRowColumn *column, const char *data, Size length, uint64 *words)
-{
-	uint64		head[2] = {0};
-
-	if (column->icu.tables != NULL)
-		gpusort_icu_head(column->icu.tables, column->icu.prefix, data, length, head);
-	else
-	{
-		text	   *string = cstring_to_text_with_len(data, length);
-
-		head[0] = abbreviate(column->icu.abbreviation, PointerGetDatum(string));
-		pfree(string);
-	}
-	gpusort_column_set_words(column, 0, 1, head, words);
 }
 
 /*
@@ -187,10 +130,10 @@ encode_weights(const GpusortRowColumn *column, const char *data, Size length, ui
 static Size
 bytes_to_fetch(const GpusortRowColumn *column)
 {
-	if (column->blank_padded || column->lowered || column->kind == GPUSORT_ROW_ABBREVIATED)
+	if (column->blank_padded || column->lowered || column->kind == GPUSORT_ROW_ICU)
 		return 0;
-	return column->kind == GPUSORT_ROW_TEXT ? column->bytes.prefix_bytes + HEAD_BYTES + 1 :
-		GPUSORT_LIBC_PREFIX_BYTES + GPUSORT_LIBC_STRING_BYTES + 1;
+	return (column->prefix != NULL ? column->prefix->length : 0) +
+		(column->kind == GPUSORT_ROW_TEXT ? HEAD_BYTES : GPUSORT_LIBC_STRING_BYTES) + 1;
 }
 
 void
@@ -198,7 +141,8 @@ gpusort_rowstring_tail(const GpusortRowColumn *column, Datum value, uint64 *word
 {
 	struct varlena *datum = (struct varlena *) DatumGetPointer(value);
 	bool		remote = gpusort_varlena_remote(datum);
-	Size		most = column->bytes.prefix_bytes + HEAD_BYTES + GPUSORT_TAIL_WORDS * sizeof(uint64);
+	const GpusortPrefix *prefix = column->prefix;
+	Size		most = (prefix != NULL ? prefix->length : 0) + HEAD_BYTES + GPUSORT_TAIL_WORDS * sizeof(uint64);
 	char		bytes[GPUSORT_TAIL_WORDS * sizeof(uint64)] = {0};
 	const char *data;
 	Size		length;
@@ -208,12 +152,9 @@ gpusort_rowstring_tail(const GpusortRowColumn *column, Datum value, uint64 *word
 		datum = column->blank_padded ? pg_detoast_datum_packed(datum) : detoast_attr_slice(datum, 0, most);
 	data = VARDATA_ANY(datum);
 	length = column->blank_padded ? bpchartruelen(unconstify(char *, data), VARSIZE_ANY_EXHDR(datum)) : VARSIZE_ANY_EXHDR(datum);
-	if (column->bytes.prefix_bytes > 0)
-	{
-		bool		prefixed = length >= column->bytes.prefix_bytes && memcmp(data, column->bytes.prefix, column->bytes.prefix_bytes) == 0;
-
-		begin = PREFIXED_HEAD_BYTES + (prefixed ? column->bytes.prefix_bytes : 0);
-	}
+	if (prefix != NULL)
+		begin = PREFIXED_HEAD_BYTES +
+			(length >= prefix->length && memcmp(data, prefix->string, prefix->length) == 0 ? prefix->length : 0);
 	if (length > begin)
 		memcpy(bytes, data + begin, Min(length - begin, sizeof(bytes)));
 	for (int i = 0; i < GPUSORT_TAIL_WORDS; i++)
@@ -222,7 +163,6 @@ gpusort_rowstring_tail(const GpusortRowColumn *column, Datum value, uint64 *word
 		pfree(datum);
 }
 
-/* Encodes kinds TEXT, NAME, ABBREVIATED and LIBC.  Returns true if the words decide. */
 bool
 gpusort_rowstring_encode(const GpusortRowColumn *column, Datum value, uint64 *words)
 {
@@ -233,11 +173,9 @@ gpusort_rowstring_encode(const GpusortRowColumn *column, Datum value, uint64 *wo
 	Size		length;
 	bool		whole = false;
 
-	if (column->kind == GPUSORT_ROW_ABBREVIATED && column->icu.tables == NULL && !column->lowered)
+	if (unlikely(column->kind == GPUSORT_ROW_SUPPORTED))
 	{
-		uint64		head[2] = {abbreviate(column->icu.abbreviation, value)};
-
-		gpusort_column_set_words(column, 0, 1, head, words);
+		gpusort_rowsupport_encode(column, value, words);
 		return false;
 	}
 	if (unlikely(column->is_name))
@@ -264,10 +202,8 @@ gpusort_rowstring_encode(const GpusortRowColumn *column, Datum value, uint64 *wo
 
 	if (column->kind == GPUSORT_ROW_TEXT || column->kind == GPUSORT_ROW_NAME)
 		whole = encode_text(column, data, length, words);
-	else if (column->kind == GPUSORT_ROW_LIBC)
-		gpusort_rowlibc_words(column, data, length, words);
 	else
-		encode_weights(column, data, length, words);
+		gpusort_weights_encode(column, data, length, words);
 
 	if (unlikely(column->lowered) && data != room)
 		pfree(data);
