@@ -147,28 +147,41 @@ next_weight(const uint8 **at, const uint8 *end)
 	return weight;
 }
 
+/* Most weights that are read of one or two letters: one more than the tables hold */
+#define MOST_WEIGHTS	(2 * LETTER_WEIGHTS + 1)
+
+/* Stores the weights of n letters in a row, 1 or 2.  Returns their number, MOST_WEIGHTS if they are more. */
+static int
+list_weights(const GpusortLibc *libc, const int *letters, int n, uint32 *weights)
+{
+	char		string[4];
+	int			length = 0;
+	int			count = 0;
+	uint8		bytes[MOST_WEIGHTS * 8];
+	const uint8 *at = bytes;
+	const uint8 *end;
+
+	for (int i = 0; i < n; i++)
+		length += put_letter(letters[i], string + length);
+	end = bytes + gpusort_libc_key(libc, string, length, true, bytes, sizeof(bytes));
+	while (count < MOST_WEIGHTS && (weights[count] = next_weight(&at, end)) != 0)
+		count++;
+	return count;
+}
+
 static const Letter *
 look_up(GpusortLibc *libc, int number)
 {
 	Letter	   *letter = &libc->letters->letters[number];
-	char		string[2];
-	uint8		bytes[LETTER_WEIGHTS * 8];
-	const uint8 *at = bytes;
-	const uint8 *end;
-	uint32		weight;
+	uint32		weights[MOST_WEIGHTS];
+	int			count;
 
 	if (letter->known)
 		return letter;
-	end = bytes + gpusort_libc_key(libc, string, put_letter(number, string), true, bytes, sizeof(bytes));
-	while ((weight = next_weight(&at, end)) != 0)
-	{
-		if (letter->count == LETTER_WEIGHTS)
-		{
-			letter->other = true;
-			break;
-		}
-		letter->weights[letter->count++] = weight;
-	}
+	count = list_weights(libc, &number, 1, weights);
+	letter->count = Min(count, LETTER_WEIGHTS);
+	letter->other = count > LETTER_WEIGHTS;
+	memcpy(letter->weights, weights, letter->count * sizeof(uint32));
 	letter->known = true;
 	return letter;
 }
@@ -177,26 +190,14 @@ look_up(GpusortLibc *libc, int number)
 static pg_noinline Pair
 compare_pair(GpusortLibc *libc, int a, int b)
 {
-	const Letter *letters[2] = {look_up(libc, a), look_up(libc, b)};
-	char		string[4];
-	uint8		bytes[2 * LETTER_WEIGHTS * 8];
-	const uint8 *at = bytes;
-	const uint8 *end;
-	int			length = put_letter(a, string);
+	const Letter *first = look_up(libc, a);
+	const Letter *second = look_up(libc, b);
+	uint32		weights[MOST_WEIGHTS];
+	int			count = list_weights(libc, (const int[2]) {a, b}, 2, weights);
 
-	length += put_letter(b, string + length);
-	end = bytes + gpusort_libc_key(libc, string, length, true, bytes, sizeof(bytes));
-	for (int i = 0; i < 2; i++)
-	{
-		if (letters[i]->other)
-			return PAIR_CONTRACTS;
-		for (int j = 0; j < letters[i]->count; j++)
-		{
-			if (next_weight(&at, end) != letters[i]->weights[j])
-				return PAIR_CONTRACTS;
-		}
-	}
-	return next_weight(&at, end) == 0 ? PAIR_SIMPLE : PAIR_CONTRACTS;
+	return !first->other && !second->other && count == first->count + second->count &&
+		memcmp(weights, first->weights, first->count * sizeof(uint32)) == 0 &&
+		memcmp(weights + first->count, second->weights, second->count * sizeof(uint32)) == 0 ? PAIR_SIMPLE : PAIR_CONTRACTS;
 }
 
 /* Are the weights of two neighbours those of the two letters? */

@@ -114,14 +114,11 @@ typedef struct Head
 struct GpusortIcu
 {
 	GpusortIcu *next;			/* in the list of all collations */
-	MemoryContext cxt;			/* holds this struct and all that it points to */
 	bool		usable;			/* false: gpusort_icu_find() returns NULL for it */
 	GpusortIcuReader reader;
 	uint16	   *buffer;			/* UTF-16 text for ICU to read */
 	int32		buffer_size;	/* size of buffer, in UTF-16 units */
 	Size		bytes_read;		/* bytes of strings before the tables were made */
-	bool		has_tables;
-	GpusortIcuTable table;		/* the tables, once has_tables is set */
 };
 
 /* All collations that gpusort_icu_find() was asked for, usable or not */
@@ -151,7 +148,7 @@ gpusort_icu_find(Oid collation)
 	cxt = AllocSetContextCreate(CurrentMemoryContext, "gpusort ICU collation", ALLOCSET_DEFAULT_SIZES);
 	old = MemoryContextSwitchTo(cxt);
 	icu = palloc0(sizeof(GpusortIcu));
-	icu->cxt = cxt;
+	icu->reader.cxt = cxt;
 	icu->reader.collator = collator;
 	icu->buffer_size = 64;
 	icu->buffer = palloc(icu->buffer_size * sizeof(uint16));
@@ -195,9 +192,9 @@ append_by_table(GpusortIcu *icu, Head *head, const unsigned char **at, const uns
 	while (next < end)
 	{
 		const unsigned char *begin = next;
-		const GpusortIcuChar *c = gpusort_icutable_find(&icu->table, &next, end);
+		const GpusortIcuChar *c = gpusort_icu_char(&icu->reader, &next, end);
 
-		if (unlikely(c == NULL || gpusort_icutable_depends(c, flags_before)))
+		if (unlikely(c == NULL || gpusort_icu_depends(c, flags_before)))
 		{
 			memset(head->bytes + head->used, 0, head->want + GPUSORT_WEIGHTS_SLACK - head->used);
 			return false;
@@ -215,7 +212,7 @@ append_by_table(GpusortIcu *icu, Head *head, const unsigned char **at, const uns
 		else
 		{
 			for (int i = 0; i < c->count && used < head->want; i++)
-				used = append_weight(head->bytes, used, &icu->table.expansions[c->weight + i]);
+				used = append_weight(head->bytes, used, &icu->reader.expansions[c->weight + i]);
 		}
 	}
 	head->used = used;
@@ -253,15 +250,15 @@ static inline uint8
 read_flags(GpusortIcu *icu, const unsigned char **at, const unsigned char *end)
 {
 	const unsigned char *begin = *at;
-	const GpusortIcuChar *c = gpusort_icutable_find(&icu->table, at, end);
+	const GpusortIcuChar *c = gpusort_icu_char(&icu->reader, at, end);
 	uint32		character;
 
 	if (c != NULL)
 		return c->flags;
 	/* the contractions list a character beyond 16 bits by its UTF-16 units */
-	character = gpusort_icutable_read(&begin, end);
+	character = gpusort_icu_read(&begin, end);
 	return (gpusort_icu_interacts(&icu->reader, character) ? GPUSORT_ICU_CONTEXT : 0) |
-		(gpusort_icutable_has_bit(icu->table.laters, 0xD7C0 + (character >> 10)) ? GPUSORT_ICU_LATER : 0);
+		(gpusort_icu_has_bit(icu->reader.laters, 0xD7C0 + (character >> 10)) ? GPUSORT_ICU_LATER : 0);
 }
 
 /*
@@ -281,19 +278,19 @@ append_by_icu(GpusortIcu *icu, Head *head, const unsigned char **at, const unsig
 	for (int chars = 0; *at < end; chars++)
 	{
 		const unsigned char *next = *at;
-		uint8		flags = icu->has_tables ? read_flags(icu, &next, end) : GPUSORT_ICU_CONTEXT;
+		uint8		flags = icu->reader.has_tables ? read_flags(icu, &next, end) : GPUSORT_ICU_CONTEXT;
 		bool		context = (flags & GPUSORT_ICU_CONTEXT) != 0;
 
 		if (chars >= MIN_ICU_CHARS && independent && !context && !(flags & GPUSORT_ICU_LATER))
 			break;
 		independent = !context;
-		n = put_char(icu, n, gpusort_icutable_read(at, end));
+		n = put_char(icu, n, gpusort_icu_read(at, end));
 	}
 	CHECK_FOR_INTERRUPTS();
 	gpusort_icu_start(&icu->reader, icu->buffer, n);
 	while (head->used < head->want && (primary = gpusort_icu_next(&icu->reader)) != 0)
 	{
-		GpusortIcuChar weight = gpusort_icutable_one_weight(primary);
+		GpusortIcuChar weight = gpusort_icu_one_weight(primary);
 
 		head->used = append_weight(head->bytes, head->used, &weight);
 	}
@@ -315,16 +312,13 @@ gpusort_icu_weights(GpusortIcu *icu, const char *data, Size length, uint8 *bytes
 	Head		head = {.want = n, .bytes = bytes};
 
 	memset(bytes, 0, n + GPUSORT_WEIGHTS_SLACK);
-	if (unlikely(!icu->has_tables))
+	if (unlikely(!icu->reader.has_tables))
 	{
 		icu->bytes_read += STRING_BYTES + length;
 		if (icu->bytes_read > BYTES_WITHOUT_TABLES)
-		{
-			gpusort_icutable_begin(&icu->table, &icu->reader, icu->cxt);
-			icu->has_tables = true;
-		}
+			gpusort_icu_begin_tables(&icu->reader);
 	}
-	while (!(icu->has_tables && append_by_table(icu, &head, &at, end)) &&
+	while (!(icu->reader.has_tables && append_by_table(icu, &head, &at, end)) &&
 		   !append_by_icu(icu, &head, &at, end))
 		 /* ICU has stopped within the string: look up the next characters */ ;
 	return head.used;
@@ -341,7 +335,7 @@ gpusort_icu_can_begin(GpusortIcu *icu, const char *string, const char *string_en
 		return true;
 	if ((*at & 0xC0) == 0x80)
 		return false;
-	c = gpusort_icutable_find(&icu->table, &at, (const unsigned char *) string_end);
+	c = gpusort_icu_char(&icu->reader, &at, (const unsigned char *) string_end);
 	return c != NULL && (c->flags & (GPUSORT_ICU_CONTEXT | GPUSORT_ICU_LATER)) == 0;
 }
 
@@ -354,15 +348,15 @@ gpusort_icu_find_cut(GpusortIcu *icu, GpusortPrefix *prefix)
 	uint8		flags_before = 0;
 	uint8		bytes[GPUSORT_MAX_WEIGHTS + GPUSORT_WEIGHTS_SLACK];
 
-	if (!icu->has_tables)
+	if (!icu->reader.has_tables)
 		return;
 	prefix->cut_known = true;
 	for (const unsigned char *at = begin; at < end;)
 	{
-		const GpusortIcuChar *c = gpusort_icutable_find(&icu->table, &at, end);
+		const GpusortIcuChar *c = gpusort_icu_char(&icu->reader, &at, end);
 
 		/* invalid UTF-8 at the end may be the beginning of a character */
-		if (c == NULL || gpusort_icutable_depends(c, flags_before) || (at == end && at[-1] >= 0x80))
+		if (c == NULL || gpusort_icu_depends(c, flags_before) || (at == end && at[-1] >= 0x80))
 			break;
 		flags_before = c->flags;
 		if ((c->flags & GPUSORT_ICU_SEVERAL) == 0)
@@ -370,7 +364,7 @@ gpusort_icu_find_cut(GpusortIcu *icu, GpusortPrefix *prefix)
 		else
 		{
 			for (int i = 0; i < c->count; i++)
-				weights += icu->table.expansions[c->weight + i].count;
+				weights += icu->reader.expansions[c->weight + i].count;
 		}
 		if (weights > prefix->nweights)
 			break;

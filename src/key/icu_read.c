@@ -113,14 +113,24 @@ gpusort_icu_next(GpusortIcuReader *reader)
 	return 0;
 }
 
-int
-gpusort_icu_list_weights(GpusortIcuReader *reader, const uint16 *text, int32 n, uint32 *weights)
+/*
+ * Most weights that list_weights() returns.  The longest in ICU 72 are 18; a character with more than 32 is read by ICU
+ * each time.
+ */
+#define MAX_CHAR_WEIGHTS		32
+
+/*
+ * Stores the weights of n UTF-16 units of text.  Returns their number, or MAX_CHAR_WEIGHTS + 1 if they are more, for which
+ * the array has room.
+ */
+static int
+list_weights(GpusortIcuReader *reader, const uint16 *text, int32 n, uint32 *weights)
 {
 	int			count = 0;
 	uint32		weight;
 
 	gpusort_icu_start(reader, text, n);
-	while (count <= GPUSORT_ICU_WEIGHTS && (weight = gpusort_icu_next(reader)) != 0)
+	while (count <= MAX_CHAR_WEIGHTS && (weight = gpusort_icu_next(reader)) != 0)
 		weights[count++] = weight;
 	return count;
 }
@@ -184,11 +194,11 @@ read_reordering(GpusortIcuReader *reader)
 	{
 		uint16		text[8] = {SCRIPT_START};
 		int32		length = uscript_getSampleString(script, text + 1, lengthof(text) - 1, &status);
-		uint32		weights[GPUSORT_ICU_WEIGHTS + 1];
+		uint32		weights[MAX_CHAR_WEIGHTS + 1];
 		uint32		start;
 		int			place;
 
-		if (U_FAILURE(status) || length == 0 || gpusort_icu_list_weights(reader, text, length + 1, weights) != 1)
+		if (U_FAILURE(status) || length == 0 || list_weights(reader, text, length + 1, weights) != 1)
 			continue;
 		start = (weights[0] >> 16) << 8 | sort_key_lead(reader, text, length + 1);
 		for (place = nstarts++; place > 0 && starts[place - 1] > start; place--)
@@ -209,9 +219,9 @@ read_reordering(GpusortIcuReader *reader)
 	/* check the ranges with every 97th character */
 	for (uint16 character = 0x20; character < 0xD800; character += 97)
 	{
-		uint32		weights[GPUSORT_ICU_WEIGHTS + 1];
+		uint32		weights[MAX_CHAR_WEIGHTS + 1];
 
-		if (gpusort_icu_list_weights(reader, &character, 1, weights) > 0 &&
+		if (list_weights(reader, &character, 1, weights) > 0 &&
 			weights[0] >> 24 != sort_key_lead(reader, &character, 1))
 			return false;
 	}
@@ -271,8 +281,14 @@ set_bit(uint8 *bits, uint16 character)
 	bits[character / 8] |= 1 << character % 8;
 }
 
-void
-gpusort_icu_contractions(const GpusortIcuReader *reader, uint8 *firsts, uint8 *laters)
+/*
+ * Marks the UTF-16 units of the collation's contractions.  A contraction here is a string that has weights of its own, or a
+ * character whose weights depend on the one before, with that one.  Sets the bit of each unit that is first in a
+ * contraction, and the bit of each that comes later in one.  A first unit is not marked if gpusort_icu_interacts() is true of
+ * it or the second one.
+ */
+static void
+mark_contractions(GpusortIcuReader *reader)
 {
 	UErrorCode	status = U_ZERO_ERROR;
 	USet	   *set = uset_openEmpty();
@@ -297,9 +313,9 @@ gpusort_icu_contractions(const GpusortIcuReader *reader, uint8 *firsts, uint8 *l
 		{
 			/* ICU reads the characters that interact anyway */
 			if (!gpusort_icu_interacts(reader, string[0]) && !gpusort_icu_interacts(reader, string[1]))
-				set_bit(firsts, string[0]);
+				set_bit(reader->firsts, string[0]);
 			for (int32 unit = 1; unit < length; unit++)
-				set_bit(laters, string[unit]);
+				set_bit(reader->laters, string[unit]);
 		}
 		if (string != short_string)
 			pfree(string);
@@ -312,68 +328,67 @@ gpusort_icu_contractions(const GpusortIcuReader *reader, uint8 *firsts, uint8 *l
 
 /* Asks ICU for the weights of a character of 16 bits. */
 static GpusortIcuChar
-describe_char(GpusortIcuTable *table, uint16 character)
+describe_char(GpusortIcuReader *reader, uint16 character)
 {
 	GpusortIcuChar result = {0};
-	uint32		weights[GPUSORT_ICU_WEIGHTS + 1];
+	uint32		weights[MAX_CHAR_WEIGHTS + 1];
 	int			count;
 
-	if (gpusort_icu_interacts(table->reader, character) ||
-		(table->jamo_contract && character >= 0xAC00 && character < 0xD7A4) ||
-		(count = gpusort_icu_list_weights(table->reader, &character, 1, weights)) > GPUSORT_ICU_WEIGHTS)
+	if (gpusort_icu_interacts(reader, character) ||
+		(reader->jamo_contract && character >= 0xAC00 && character < 0xD7A4) ||
+		(count = list_weights(reader, &character, 1, weights)) > MAX_CHAR_WEIGHTS)
 	{
 		result.flags = GPUSORT_ICU_CONTEXT;
 		return result;
 	}
 	if (count == 1)
-		result = gpusort_icutable_one_weight(weights[0]);
+		result = gpusort_icu_one_weight(weights[0]);
 	else
 	{
-		if (table->nexpansions + count > table->max_expansions)
+		if (reader->nexpansions + count > reader->max_expansions)
 		{
 			/* twice the room is enough: count is less than the first allocation */
-			table->expansions = repalloc(table->expansions, table->max_expansions * 2 * sizeof(GpusortIcuChar));
-			table->max_expansions *= 2;
+			reader->expansions = repalloc(reader->expansions, reader->max_expansions * 2 * sizeof(GpusortIcuChar));
+			reader->max_expansions *= 2;
 		}
-		result.weight = table->nexpansions;
+		result.weight = reader->nexpansions;
 		result.count = count;
 		result.flags = GPUSORT_ICU_SEVERAL;
 		for (int i = 0; i < count; i++)
-			table->expansions[table->nexpansions++] = gpusort_icutable_one_weight(weights[i]);
+			reader->expansions[reader->nexpansions++] = gpusort_icu_one_weight(weights[i]);
 	}
-	if (gpusort_icutable_has_bit(table->firsts, character))
+	if (gpusort_icu_has_bit(reader->firsts, character))
 		result.flags |= GPUSORT_ICU_FIRST;
-	if (gpusort_icutable_has_bit(table->laters, character))
+	if (gpusort_icu_has_bit(reader->laters, character))
 		result.flags |= GPUSORT_ICU_LATER;
 	return result;
 }
 
 void
-gpusort_icutable_make_page(GpusortIcuTable *table, int page)
+gpusort_icu_make_page(GpusortIcuReader *reader, int page)
 {
-	GpusortIcuChar *chars = MemoryContextAlloc(table->cxt, GPUSORT_ICU_PAGE_CHARS * sizeof(GpusortIcuChar));
+	GpusortIcuChar *chars = MemoryContextAlloc(reader->cxt, GPUSORT_ICU_PAGE_CHARS * sizeof(GpusortIcuChar));
 
 	for (int i = 0; i < GPUSORT_ICU_PAGE_CHARS; i++)
-		chars[i] = describe_char(table, page * GPUSORT_ICU_PAGE_CHARS + i);
-	table->pages[page] = chars;
+		chars[i] = describe_char(reader, page * GPUSORT_ICU_PAGE_CHARS + i);
+	reader->pages[page] = chars;
 }
 
 void
-gpusort_icutable_begin(GpusortIcuTable *table, GpusortIcuReader *reader, MemoryContext cxt)
+gpusort_icu_begin_tables(GpusortIcuReader *reader)
 {
-	uint8	   *bits = MemoryContextAllocZero(cxt, 2 * CHAR_BITS_BYTES);
-
-	memset(table, 0, sizeof(GpusortIcuTable));
-	table->reader = reader;
-	table->cxt = cxt;
-	table->firsts = bits;
-	table->laters = bits + CHAR_BITS_BYTES;
-	gpusort_icu_contractions(reader, table->firsts, table->laters);
+	if (reader->firsts == NULL)
+	{
+		reader->firsts = MemoryContextAllocZero(reader->cxt, CHAR_BITS_BYTES);
+		reader->laters = MemoryContextAllocZero(reader->cxt, CHAR_BITS_BYTES);
+		reader->max_expansions = 256;
+		reader->expansions = MemoryContextAlloc(reader->cxt, reader->max_expansions * sizeof(GpusortIcuChar));
+	}
+	mark_contractions(reader);
 	for (int jamo = 0x1100; jamo < 0x1200; jamo += 8)
-		table->jamo_contract |= table->firsts[jamo / 8] != 0 || table->laters[jamo / 8] != 0;
-	table->max_expansions = 256;
-	table->expansions = MemoryContextAlloc(cxt, table->max_expansions * sizeof(GpusortIcuChar));
-	gpusort_icutable_make_page(table, 0);
+		reader->jamo_contract |= reader->firsts[jamo / 8] != 0 || reader->laters[jamo / 8] != 0;
+	gpusort_icu_make_page(reader, 0);
+	reader->has_tables = true;
 }
 
 #endif							/* GPUSORT_HAVE_ICU */

@@ -52,71 +52,7 @@ typedef struct GpusortIcuRange
 
 #define GPUSORT_ICU_RANGES	64
 
-/* Reads strings under one collation */
-typedef struct GpusortIcuReader
-{
-	UCollator  *collator;		/* PostgreSQL's, which lives until the backend exits */
-	UCollationElements *elements;
-	bool		numeric;		/* digits compare as numbers */
-	int32_t		ahead;			/* the next collation element, already read */
-	uint32		ignored;		/* weights up to this one do not count, except that of
-								 * U+FFFE */
-	int			nranges;
-	GpusortIcuRange ranges[GPUSORT_ICU_RANGES]; /* ascending; the first starts at 0 */
-} GpusortIcuReader;
-
-/*
- * Most weights that gpusort_icu_list_weights() returns.  The longest in ICU 72 are
- * 18; a character with more than 32 is read by ICU each time.
- */
-#define GPUSORT_ICU_WEIGHTS		32
-
-/*
- * Prepares to read under reader->collator, which the caller has set.  The reader
- * works until the current memory context is reset, which frees ICU's part.
- * Returns false if the loaded ICU lacks one of the functions used here, or the
- * collation has a reordering that cannot be read.
- */
-extern bool gpusort_icu_open(GpusortIcuReader *reader);
-
-/*
- * gpusort_icu_start() begins to read n UTF-16 units of text, of which ICU makes
- * a copy.  gpusort_icu_next() then returns one primary weight at a time, in the
- * order and with the values that the collation compares, and 0 at the end of the
- * text.  A weight with less than 4 bytes has them in its upper bits.
- *
- * Both raise ICU's errors.
- */
-extern void gpusort_icu_start(GpusortIcuReader *reader, const uint16 *text, int32 n);
-extern uint32 gpusort_icu_next(GpusortIcuReader *reader);
-
-/*
- * Stores the weights of n UTF-16 units of text.  Returns their
- * number, or GPUSORT_ICU_WEIGHTS + 1 if there are more than GPUSORT_ICU_WEIGHTS.
- * The array has room for GPUSORT_ICU_WEIGHTS + 1 weights.  Raises ICU's errors.
- */
-extern int	gpusort_icu_list_weights(GpusortIcuReader *reader, const uint16 *text, int32 n, uint32 *weights);
-
-/*
- * Is a character of a kind whose weights may depend on its neighbors, whatever the
- * contractions are?  That is a character that combines or is reordered with the one
- * before it, one half of a surrogate pair, one of the noncharacters that begin
- * CLDR's special strings (U+FDD0 to U+FDEF), or in a numeric collation a digit.
- */
-extern bool gpusort_icu_interacts(const GpusortIcuReader *reader, uint32 character);
-
-/*
- * Marks the UTF-16 units of the collation's contractions.  A contraction here is
- * a string that has weights of its own, or a character whose weights depend on
- * the one before, with that one.  Sets the bit of each unit that is first in a
- * contraction, and the bit of each that comes later in one.  A first unit is not
- * marked if gpusort_icu_interacts() is true of it or the second one.
- *
- * Each bit map has 8 kB, which the caller has zeroed.  Raises ICU's errors.
- */
-extern void gpusort_icu_contractions(const GpusortIcuReader *reader, uint8 *firsts, uint8 *laters);
-
-/* Flags of a character.  FIRST >> 1 is LATER: gpusort_icutable_depends() shifts it. */
+/* Flags of a character.  FIRST >> 1 is LATER: gpusort_icu_depends() shifts it. */
 #define GPUSORT_ICU_LATER	0x01	/* is in a contraction, but not the first there */
 #define GPUSORT_ICU_FIRST	0x02	/* is the first of a contraction */
 #define GPUSORT_ICU_SEVERAL	0x04	/* has no weight, or more than one */
@@ -127,8 +63,7 @@ typedef struct GpusortIcuChar
 {
 	uint32		weight;			/* the bytes of its weight, in memory order; with
 								 * SEVERAL, index of its first weight in expansions */
-	uint16		count;			/* bytes of the weight, 1 to 4; with SEVERAL, number of
-								 * weights, 0 to GPUSORT_ICU_WEIGHTS */
+	uint16		count;			/* bytes of the weight, 1 to 4; with SEVERAL, number of weights */
 	uint16		flags;
 } GpusortIcuChar;
 
@@ -136,10 +71,21 @@ typedef struct GpusortIcuChar
 #define GPUSORT_ICU_PAGE_CHARS	128
 #define GPUSORT_ICU_PAGES		(0x10000 / GPUSORT_ICU_PAGE_CHARS)
 
-typedef struct GpusortIcuTable
+/* Reads strings under one collation */
+typedef struct GpusortIcuReader
 {
-	GpusortIcuReader *reader;
-	MemoryContext cxt;			/* holds all that this struct points to, but the reader */
+	MemoryContext cxt;			/* holds all that this struct points to, but the collator */
+	UCollator  *collator;		/* PostgreSQL's, which lives until the backend exits */
+	UCollationElements *elements;
+	bool		numeric;		/* digits compare as numbers */
+	int32_t		ahead;			/* the next collation element, already read */
+	uint32		ignored;		/* weights up to this one do not count, except that of
+								 * U+FFFE */
+	int			nranges;
+	GpusortIcuRange ranges[GPUSORT_ICU_RANGES]; /* ascending; the first starts at 0 */
+
+	/* the tables, once gpusort_icu_begin_tables() has begun them */
+	bool		has_tables;
 	uint8	   *firsts;			/* a bit for each UTF-16 unit: is first in a contraction */
 	uint8	   *laters;			/* a bit for each UTF-16 unit: comes later in one */
 	bool		jamo_contract;	/* there are contractions of jamo, which Hangul
@@ -148,20 +94,39 @@ typedef struct GpusortIcuTable
 	uint32		nexpansions;	/* weights in use */
 	uint32		max_expansions; /* weights allocated */
 	GpusortIcuChar *pages[GPUSORT_ICU_PAGES];	/* GPUSORT_ICU_PAGE_CHARS characters each, or NULL */
-} GpusortIcuTable;
+} GpusortIcuReader;
 
 /*
- * Asks ICU for the contractions and begins the tables, in this memory context.  That takes
- * milliseconds.  Raises ICU's errors.
+ * Prepares to read under reader->collator, which the caller has set, as well as reader->cxt, whose reset frees ICU's part.
+ * Returns false if the loaded ICU lacks one of the functions used here, or the collation has a reordering that cannot
+ * be read.
  */
-extern void gpusort_icutable_begin(GpusortIcuTable *table, GpusortIcuReader *reader, MemoryContext cxt);
+extern bool gpusort_icu_open(GpusortIcuReader *reader);
 
-/* Makes the page with this number, which is NULL.  Raises ICU's errors. */
-extern void gpusort_icutable_make_page(GpusortIcuTable *table, int page);
+/*
+ * gpusort_icu_start() begins to read n UTF-16 units of text, of which ICU makes a copy.  gpusort_icu_next() then returns one
+ * primary weight at a time, in the order and with the values that the collation compares, and 0 at the end of the text.  A
+ * weight with less than 4 bytes has them in its upper bits.  These and the functions below raise ICU's errors.
+ */
+extern void gpusort_icu_start(GpusortIcuReader *reader, const uint16 *text, int32 n);
+extern uint32 gpusort_icu_next(GpusortIcuReader *reader);
+
+/*
+ * Is a character of a kind whose weights may depend on its neighbors, whatever the contractions are?  That is a character
+ * that combines or is reordered with the one before it, one half of a surrogate pair, one of the noncharacters that begin
+ * CLDR's special strings (U+FDD0 to U+FDEF), or in a numeric collation a digit.
+ */
+extern bool gpusort_icu_interacts(const GpusortIcuReader *reader, uint32 character);
+
+/* Asks ICU for the contractions and begins the tables.  That takes milliseconds. */
+extern void gpusort_icu_begin_tables(GpusortIcuReader *reader);
+
+/* Makes the page with this number, which is NULL. */
+extern void gpusort_icu_make_page(GpusortIcuReader *reader, int page);
 
 /* Returns a character with one weight, as gpusort_icu_next() returns weights. */
 static inline GpusortIcuChar
-gpusort_icutable_one_weight(uint32 primary)
+gpusort_icu_one_weight(uint32 primary)
 {
 	int			count = (primary & 0xFF) != 0 ? 4 :
 		(primary & 0xFF00) != 0 ? 3 :
@@ -172,14 +137,14 @@ gpusort_icutable_one_weight(uint32 primary)
 
 /* Is the bit of a UTF-16 unit set in firsts or laters? */
 static inline bool
-gpusort_icutable_has_bit(const uint8 *bits, uint32 unit)
+gpusort_icu_has_bit(const uint8 *bits, uint32 unit)
 {
 	return (bits[unit / 8] & 1 << unit % 8) != 0;
 }
 
 /* Do a character's weights depend on the one before it, which has these flags? */
 static inline bool
-gpusort_icutable_depends(const GpusortIcuChar *c, uint8 flags_before)
+gpusort_icu_depends(const GpusortIcuChar *c, uint8 flags_before)
 {
 	return ((c->flags & GPUSORT_ICU_CONTEXT) | (c->flags & GPUSORT_ICU_LATER & flags_before >> 1)) != 0;
 }
@@ -190,7 +155,7 @@ gpusort_icutable_depends(const GpusortIcuChar *c, uint8 flags_before)
  * ICU.
  */
 static inline uint32
-gpusort_icutable_read(const unsigned char **at, const unsigned char *end)
+gpusort_icu_read(const unsigned char **at, const unsigned char *end)
 {
 	const unsigned char *c = *at;
 	int32		length = 0;
@@ -206,18 +171,18 @@ gpusort_icutable_read(const unsigned char **at, const unsigned char *end)
  * Returns NULL for a character beyond 16 bits, which is in no table.
  */
 static inline const GpusortIcuChar *
-gpusort_icutable_find(GpusortIcuTable *table, const unsigned char **at, const unsigned char *end)
+gpusort_icu_char(GpusortIcuReader *reader, const unsigned char **at, const unsigned char *end)
 {
 	uint32		character;
 
 	if (**at < 0x80)
-		return &table->pages[0][*(*at)++];
-	character = gpusort_icutable_read(at, end);
+		return &reader->pages[0][*(*at)++];
+	character = gpusort_icu_read(at, end);
 	if (character >= 0x10000)
 		return NULL;
-	if (unlikely(table->pages[character / GPUSORT_ICU_PAGE_CHARS] == NULL))
-		gpusort_icutable_make_page(table, character / GPUSORT_ICU_PAGE_CHARS);
-	return &table->pages[character / GPUSORT_ICU_PAGE_CHARS][character % GPUSORT_ICU_PAGE_CHARS];
+	if (unlikely(reader->pages[character / GPUSORT_ICU_PAGE_CHARS] == NULL))
+		gpusort_icu_make_page(reader, character / GPUSORT_ICU_PAGE_CHARS);
+	return &reader->pages[character / GPUSORT_ICU_PAGE_CHARS][character % GPUSORT_ICU_PAGE_CHARS];
 }
 
 #endif							/* GPUSORT_HAVE_ICU */

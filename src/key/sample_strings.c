@@ -84,43 +84,34 @@ common_length(const void *a, const void *b, int most)
 }
 
 /*
- * Fills in the first bytes of strings, in the current memory context and in the order of
- * their bytes, and returns their number.  strings has SAMPLED_STRINGS entries, all zero.
+ * Takes the first bytes of string i of n that are spread over the sample, in the current memory context.  Returns false if it is
+ * NULL, or if it must be fetched or decompressed although fetch is false.
  */
-static int
-take_strings(const GpusortSample *sample, const GpusortRowColumn *column, SampledString *strings)
+static bool
+take_string(const GpusortSample *sample, const GpusortRowColumn *column, int i, int n, bool fetch, SampledString *string)
 {
-	int			count = 0;
+	bool		isnull;
+	Datum		value = gpusort_sample_value(sample, (uint64) i * sample->n / n, column, &isnull);
+	struct varlena *copy;
 
-	for (int i = 0; i < SAMPLED_STRINGS; i++)
+	CHECK_FOR_INTERRUPTS();
+	if (isnull || (!fetch && gpusort_varlena_remote(DatumGetPointer(value))))
+		return false;
+	copy = detoast_attr_slice((struct varlena *) DatumGetPointer(value), 0, STRING_BYTES);
+	string->bytes = VARDATA_ANY(copy);
+	string->length = VARSIZE_ANY_EXHDR(copy);
+	if (column->blank_padded)
+		string->length = bpchartruelen((char *) string->bytes, string->length);
+	if (column->lowered)
 	{
-		SampledString *string = &strings[count];
-		bool		isnull;
-		Datum		value = gpusort_sample_value(sample, (uint64) i * sample->n / SAMPLED_STRINGS,
-											 column, &isnull);
-		struct varlena *copy;
+		/* the last character may be cut */
+		int			bytes = pg_mbcliplen(string->bytes, string->length, string->length);
+		Size		length;
 
-		CHECK_FOR_INTERRUPTS();
-		if (isnull)
-			continue;
-		count++;
-		copy = detoast_attr_slice((struct varlena *) DatumGetPointer(value), 0, STRING_BYTES);
-		string->bytes = VARDATA_ANY(copy);
-		string->length = VARSIZE_ANY_EXHDR(copy);
-		if (column->blank_padded)
-			string->length = bpchartruelen((char *) string->bytes, string->length);
-		if (column->lowered)
-		{
-			/* the last character may be cut */
-			int			bytes = pg_mbcliplen(string->bytes, string->length, string->length);
-			Size		length;
-
-			string->bytes = gpusort_citext_lower(string->bytes, bytes, palloc(bytes), bytes, &length);
-			string->length = length;
-		}
+		string->bytes = gpusort_citext_lower(string->bytes, bytes, palloc(bytes), bytes, &length);
+		string->length = length;
 	}
-	qsort(strings, count, sizeof(SampledString), by_bytes);
-	return count;
+	return true;
 }
 
 /* Returns the number of bytes that most of the strings, which are in order, begin with. */
@@ -236,20 +227,10 @@ make_alphabet(const GpusortSample *sample, GpusortRowColumn *column, MemoryConte
 	MemoryContextSwitchTo(old);
 	for (int i = 0; i < ALPHABET_VALUES; i++)
 	{
-		bool		isnull;
-		Datum		value = gpusort_sample_value(sample, (uint64) i * sample->n / ALPHABET_VALUES, column, &isnull);
-		const char *data;
-		Size		length;
+		SampledString string;
 
-		CHECK_FOR_INTERRUPTS();
-		if (isnull || gpusort_varlena_remote(DatumGetPointer(value)))
-			continue;
-		data = VARDATA_ANY(DatumGetPointer(value));
-		length = VARSIZE_ANY_EXHDR(DatumGetPointer(value));
-		if (column->lowered)
-			data = gpusort_citext_lower(data, length, palloc(length), length, &length);
-		if (length >= skip)
-			gpusort_alphabet_add(alphabet, data + skip, length - skip);
+		if (take_string(sample, column, i, ALPHABET_VALUES, false, &string) && string.length >= skip)
+			gpusort_alphabet_add(alphabet, string.bytes + skip, string.length - skip);
 	}
 	bits = gpusort_alphabet_end(alphabet);
 	if (bits == 0)
@@ -286,12 +267,14 @@ void
 gpusort_sample_choose_words(const GpusortSample *sample, GpusortRowColumn *column, MemoryContext lasting, int *spare)
 {
 	SampledString strings[SAMPLED_STRINGS] = {{0}};
-	int			count;
+	int			count = 0;
 	int			bits;
 
 	if (column->kind == GPUSORT_ROW_ICU && column->words < 2)
 		return;
-	count = take_strings(sample, column, strings);
+	for (int i = 0; i < SAMPLED_STRINGS; i++)
+		count += take_string(sample, column, i, SAMPLED_STRINGS, true, &strings[count]);
+	qsort(strings, count, sizeof(SampledString), by_bytes);
 	if (count < 2)
 		return;
 	if (column->kind != GPUSORT_ROW_LIBC)
