@@ -99,7 +99,18 @@ typedef enum GpusortRowKind
 
 #define GPUSORT_COLUMN_MAX_WORDS	3
 
-typedef struct GpusortEnumRanks GpusortEnumRanks;	/* encode_values.c */
+/* Ranks of an enum's labels: label OIDs modulo GPUSORT_ENUM_SLOTS */
+#define GPUSORT_ENUM_SLOTS	512
+
+typedef struct GpusortEnumRanks
+{
+	struct
+	{
+		Oid			label;		/* InvalidOid: the slot is empty */
+		uint32		rank;		/* rank key of the label's enumsortorder */
+	}			slots[GPUSORT_ENUM_SLOTS];
+} GpusortEnumRanks;
+
 typedef struct GpusortSupport GpusortSupport;	/* support.c */
 
 /* The bits of the words that say more than the value does */
@@ -130,16 +141,27 @@ typedef struct GpusortPrefix
 	bool		cut_known;		/* cut and cut_weights are set */
 } GpusortPrefix;
 
+/* One ICU collation, with tables of its characters' weights (icu.c) */
+typedef struct GpusortIcu GpusortIcu;
+
 /* What tells the weights of strings: one of the first two is not NULL */
 typedef struct GpusortWeights
 {
-	struct GpusortIcu *icu;		/* both are kept by the backend */
+	GpusortIcu *icu;		/* both are kept by the backend */
 	GpusortLibc *libc;
 	struct GpusortAlphabet *alphabet;	/* under libc: makes words from codes; NULL: they are made from
 										 * strxfrm()'s weights */
 } GpusortWeights;
 
-typedef struct GpusortRowColumn
+typedef struct GpusortRowColumn GpusortRowColumn;
+
+/*
+ * Writes the words of a value that is not NULL.  Allocates nothing that remains.  Returns false if they do not decide: they
+ * hold only a prefix of the value.
+ */
+typedef bool (*GpusortEncoder) (GpusortRowColumn *column, Datum value, uint64 *words);
+
+struct GpusortRowColumn
 {
 	/* the plan */
 	GpusortRowKind kind;
@@ -156,6 +178,7 @@ typedef struct GpusortRowColumn
 	bool		lowered;		/* strings: citext, made small first (key/citext.c) */
 	GpusortComparison comparison;	/* how core compares */
 	GpusortMasks masks;
+	GpusortEncoder encode;		/* NULL for the kinds that key/rowkey.c encodes inline */
 
 	/* what makes the words of its kind */
 	union
@@ -171,7 +194,7 @@ typedef struct GpusortRowColumn
 	GpusortPrefix *prefix;		/* TEXT, ICU, LIBC: what most strings begin with; or NULL */
 	struct GpusortFew *few;		/* the few values of the last column; NULL: not known */
 	bool		crowd_met;		/* plan crowded: the inner value has occurred, in some process */
-} GpusortRowColumn;
+};
 
 /* Do even the words of a short value not decide? */
 static inline bool
@@ -218,32 +241,23 @@ extern const char *gpusort_rowtype_resolve(const GpusortSortColumn *from, int pl
 /* Prepares a planned column for encoding values.  from: the column of the ORDER BY list. */
 extern void gpusort_rowtype_begin(const GpusortSortColumn *from, GpusortRowColumn *column);
 
-/*
- * Encoders of one value that is not NULL.  They write the column's words, and
- * allocate nothing that remains.  Those that return bool return false if the words do
- * not decide: they hold only a prefix of the value.
- */
-extern bool gpusort_rowstring_encode(const GpusortRowColumn *column, Datum value, uint64 *words);
+/* ---- text.c, encode_values.c, numeric.c: encoders ---- */
+
+extern bool gpusort_rowstring_encode(GpusortRowColumn *column, Datum value, uint64 *words);
+extern bool gpusort_rowenum_encode(GpusortRowColumn *column, Datum value, uint64 *words);
+extern bool gpusort_rownumeric_encode(GpusortRowColumn *column, Datum value, uint64 *words);
+extern bool gpusort_rowinterval_encode(GpusortRowColumn *column, Datum value, uint64 *words);
+extern bool gpusort_rowtimetz_encode(GpusortRowColumn *column, Datum value, uint64 *words);
+extern bool gpusort_rowinet_encode(GpusortRowColumn *column, Datum value, uint64 *words);
 
 /* Writes the GPUSORT_TAIL_WORDS that order strings of kind TEXT by their bytes after those that are in their words. */
 extern void gpusort_rowstring_tail(const GpusortRowColumn *column, Datum value, uint64 *words);
-
-extern bool gpusort_rownumeric_encode(const GpusortRowColumn *column, Datum value, uint64 *words);
-extern bool gpusort_rowinet_encode(const GpusortRowColumn *column, Datum value, uint64 *words);
-extern void gpusort_rowinterval_encode(const GpusortRowColumn *column, Datum value, uint64 *words);
-extern void gpusort_rowtimetz_encode(const GpusortRowColumn *column, Datum value, uint64 *words);
 
 /* Is an inet value, which must not be NULL, an IPv6 address? */
 extern bool gpusort_rowinet_is_ipv6(Datum value);
 
 /* Bits that the third word of an inet column holds */
 #define GPUSORT_INET_THIRD_BITS	58
-
-/* The same for kind ENUM, which has one word: returns it. */
-extern uint64 gpusort_rowenum_encode(const GpusortRowColumn *column, Datum value);
-
-/* For gpusort_rowtype_begin() */
-extern void gpusort_rowenum_begin(GpusortRowColumn *column);
 
 /* ---- support.c ---- */
 
@@ -256,23 +270,16 @@ extern bool gpusort_rowsupport_possible(const GpusortSortColumn *from, Oid opfam
 /* Prepares a column of that kind, in the current memory context. */
 extern void gpusort_rowsupport_begin(GpusortRowColumn *column, const GpusortSortColumn *from);
 
-/* Makes the word of a value. */
-extern void gpusort_rowsupport_encode(const GpusortRowColumn *column, Datum value, uint64 *words);
+extern bool gpusort_rowsupport_encode(GpusortRowColumn *column, Datum value, uint64 *words);
 
 /* ---- few.c ---- */
 
 /*
- * Lets the words of a column of varlenas decide that hold only a prefix, as long as all
- * values with the same words have the same bytes.  Lives in the current memory context
- * and takes up to 220 kB.
+ * Lets the words of a column of varlenas decide that hold only a prefix, as long as all values with the same words have the
+ * same bytes.  Lives in the current memory context and takes up to 220 kB.  Ends, and frees column->few, once two values have
+ * the same words or there are too many to tell.
  */
 extern void gpusort_few_begin(GpusortRowColumn *column);
-
-/*
- * Encodes a value of such a column as its encoder does.  Returns false, and frees
- * column->few, once two values have the same words or there are too many to tell.
- */
-extern bool gpusort_few_encode(GpusortRowColumn *column, Datum value, uint64 *words);
 
 /* Has a value repeated? */
 extern bool gpusort_few_repeat(const GpusortRowColumn *column);
@@ -343,21 +350,23 @@ gpusort_append_bits(uint64 *words, Size used, uint64 number, int n)
 extern void gpusort_weights_encode(const GpusortRowColumn *column, const char *data, Size length, uint64 *words);
 
 /*
- * Sets bytes, which has room for GPUSORT_WEIGHTS_SLACK more, to the first n bytes of a string's weights.  Zeros follow if they
- * are fewer.  Returns the number of bytes of weights, which may be greater than n.  Equal strings have equal weights.
+ * Sets bytes, which are 0 and have room for GPUSORT_WEIGHTS_SLACK more, to the first n bytes of a string's weights.  Returns the number of bytes of weights, which may be greater than n.  Equal strings have equal weights.
  *
  * Under ICU, different weights have the order of the strings, which may hold invalid bytes.  Raises ICU's errors, and may be
  * interrupted.  Under libc, the order of the weights is not certain to be the collation's.  Reads no more of the string than
  * fills n bytes, and at most GPUSORT_LIBC_STRING_BYTES.
  */
-extern int	gpusort_weights_read(const GpusortWeights *weights, const char *data, Size length, uint8 *bytes, int n);
-extern int	gpusort_icu_weights(struct GpusortIcu *icu, const char *data, Size length, uint8 *bytes, int n);
+extern int	gpusort_icu_weights(GpusortIcu *icu, const char *data, Size length, uint8 *bytes, int n);
 extern int	gpusort_libc_weights(const GpusortLibc *libc, const char *data, Size length, uint8 *bytes, int n);
 
-/* ---- icu.c: the weights of texts under an ICU collation ---- */
+static inline int
+gpusort_weights_read(const GpusortWeights *weights, const char *data, Size length, uint8 *bytes, int n)
+{
+	return weights->icu != NULL ? gpusort_icu_weights(weights->icu, data, length, bytes, n) :
+		gpusort_libc_weights(weights->libc, data, length, bytes, n);
+}
 
-/* One ICU collation, with tables of its characters' weights */
-typedef struct GpusortIcu GpusortIcu;
+/* ---- icu.c: the weights of texts under an ICU collation ---- */
 
 /*
  * Returns the tables of a collation, which must be ICU's.  They live until the backend exits, and must not be freed.  Returns
@@ -443,15 +452,6 @@ struct GpusortRowKey
  */
 extern void gpusort_rowkey_encode_column(GpusortRowColumn *column, Datum value, bool isnull,
 										 uint64 *words);
-
-/*
- * Writes the words of column i of n rows; those of one row lie key->words behind those of the row before.  values: where each
- * value lies, or NULL for a NULL.  bytes: of a value; -1 for varlenas.  filled, which the caller has set to false before the
- * first column, says which rows need no more words, because an earlier value has not decided.  Returns whether a row has
- * been filled now.
- */
-extern bool gpusort_rowkey_encode_values(GpusortRowKey *key, int i, int bytes, bool byval, const char *const *values, int n,
-										 uint64 *words, bool *filled);
 
 /* Sets words, bits and last_encoded_attno from the first nencoded columns. */
 extern void gpusort_rowkey_measure(GpusortRowKey *key);

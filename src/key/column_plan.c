@@ -44,6 +44,7 @@ typedef struct RowType
 	uint8		width;			/* plan flag: bits of the value in the first word; else 0 */
 	uint8		bits;			/* bits that can vary, in all words */
 	uint64		sign;			/* sign bit of a signed integer, else 0 */
+	GpusortEncoder encode;		/* NULL: key/rowkey.c's inline */
 } RowType;
 
 static const RowType row_types[] = {
@@ -53,7 +54,7 @@ static const RowType row_types[] = {
 	{{INT4OID, DATEOID}, GPUSORT_ROW_INT4, 1, 32, 33, GPUSORT_SIGN32},
 	{{OIDOID}, GPUSORT_ROW_INT4, 1, 32, 33, 0},
 	{{FLOAT4OID}, GPUSORT_ROW_FLOAT4, 1, 32, 33, 0},
-	{{ANYENUMOID}, GPUSORT_ROW_ENUM, 1, 32, 33, 0},
+	{{ANYENUMOID}, GPUSORT_ROW_ENUM, 1, 32, 33, 0, gpusort_rowenum_encode},
 	{{MACADDROID}, GPUSORT_ROW_MACADDR, 1, 48, 49, 0},
 	{{TIDOID}, GPUSORT_ROW_TID, 1, 48, 49, 0},
 	{{FLOAT8OID}, GPUSORT_ROW_FLOAT8, 1, 0, 64, 0},
@@ -61,22 +62,22 @@ static const RowType row_types[] = {
 	{{XID8OID, PG_LSNOID}, GPUSORT_ROW_INT8, 1, 0, 64, 0},
 	{{MACADDR8OID}, GPUSORT_ROW_MACADDR8, 1, 0, 64, 0},
 	{{UUIDOID}, GPUSORT_ROW_UUID, 2, 0, 128, 0},
-	{{TEXTOID, BYTEAOID, BPCHAROID}, GPUSORT_ROW_TEXT, 2, 0, 128, 0},
-	{{NAMEOID}, GPUSORT_ROW_NAME, 2, 0, 128, 0},
-	{{NUMERICOID}, GPUSORT_ROW_NUMERIC, 2, 63, 128, 0},
-	{{INTERVALOID}, GPUSORT_ROW_INTERVAL, 2, 37, 75, 0},
-	{{TIMETZOID}, GPUSORT_ROW_TIMETZ, 2, 53, 86, 0},
-	{{INETOID}, GPUSORT_ROW_INET, 2, 63, 128, 0},
+	{{TEXTOID, BYTEAOID, BPCHAROID}, GPUSORT_ROW_TEXT, 2, 0, 128, 0, gpusort_rowstring_encode},
+	{{NAMEOID}, GPUSORT_ROW_NAME, 2, 0, 128, 0, gpusort_rowstring_encode},
+	{{NUMERICOID}, GPUSORT_ROW_NUMERIC, 2, 63, 128, 0, gpusort_rownumeric_encode},
+	{{INTERVALOID}, GPUSORT_ROW_INTERVAL, 2, 37, 75, 0, gpusort_rowinterval_encode},
+	{{TIMETZOID}, GPUSORT_ROW_TIMETZ, 2, 53, 86, 0, gpusort_rowtimetz_encode},
+	{{INETOID}, GPUSORT_ROW_INET, 2, 63, 128, 0, gpusort_rowinet_encode},
 };
 
 /* text and bpchar under ICU: 127 bits of weights */
-static const RowType icu_type = {{0}, GPUSORT_ROW_ICU, 2, 63, 128, 0};
+static const RowType icu_type = {{0}, GPUSORT_ROW_ICU, 2, 63, 128, 0, gpusort_rowstring_encode};
 
 /* The first 63 bits of an abbreviated key: of another type, or of text and bpchar under ICU where there can be no weights */
-static const RowType supported_type = {{0}, GPUSORT_ROW_SUPPORTED, 1, 63, 64, 0};
+static const RowType supported_type = {{0}, GPUSORT_ROW_SUPPORTED, 1, 63, 64, 0, gpusort_rowsupport_encode};
 
 /* text, bpchar and name under libc */
-static const RowType libc_type = {{0}, GPUSORT_ROW_LIBC, 2, 63, 128, 0};
+static const RowType libc_type = {{0}, GPUSORT_ROW_LIBC, 2, 63, 128, 0, gpusort_rowstring_encode};
 
 /* Returns the encoding of an input type, or NULL. */
 static const RowType *
@@ -305,6 +306,7 @@ gpusort_rowtype_resolve(const GpusortSortColumn *from, int place, GpusortRowColu
 	else if (type->kind == GPUSORT_ROW_ENUM)
 		column->labels.type = getBaseType(from->type);
 	column->kind = type->kind;
+	column->encode = type->encode;
 	column->attribute = from->attno - 1;
 	column->words = type->words;
 	column->bits = type->bits;
@@ -347,13 +349,14 @@ gpusort_rowtype_begin(const GpusortSortColumn *from, GpusortRowColumn *column)
 	switch (column->kind)
 	{
 		case GPUSORT_ROW_ENUM:
-			gpusort_rowenum_begin(column);
+			column->labels.ranks = palloc0(sizeof(GpusortEnumRanks));
 			break;
 		case GPUSORT_ROW_ICU:
 			column->weights.icu = gpusort_icu_find(from->collation);
 			if (column->weights.icu != NULL)
 				break;
 			column->kind = GPUSORT_ROW_SUPPORTED;
+			column->encode = supported_type.encode;
 			column->words = supported_type.words;
 			column->bits = supported_type.bits;
 			gpusort_rowsupport_begin(column, from);

@@ -34,8 +34,8 @@
  * 17 and later the infinities have the extreme value in each field, and so sort
  * at the ends.
  */
-void
-gpusort_rowinterval_encode(const GpusortRowColumn *column, Datum value, uint64 *words)
+bool
+gpusort_rowinterval_encode(GpusortRowColumn *column, Datum value, uint64 *words)
 {
 	const Interval *interval = DatumGetIntervalP(value);
 	int64		days = interval->month * INT64CONST(30) + interval->day;
@@ -50,6 +50,7 @@ gpusort_rowinterval_encode(const GpusortRowColumn *column, Datum value, uint64 *
 	days += carry + (INT64CONST(1) << 36);
 	words[0] = gpusort_column_word(column, days);
 	words[1] = (uint64) time ^ column->masks.flip[1];
+	return true;
 }
 
 /*
@@ -57,8 +58,8 @@ gpusort_rowinterval_encode(const GpusortRowColumn *column, Datum value, uint64 *
  * AT TIME ZONE with an interval can make any int4 a zone (in seconds), so the
  * UTC time in microseconds takes 53 bits.
  */
-void
-gpusort_rowtimetz_encode(const GpusortRowColumn *column, Datum value, uint64 *words)
+bool
+gpusort_rowtimetz_encode(GpusortRowColumn *column, Datum value, uint64 *words)
 {
 	const TimeTzADT *timetz = DatumGetTimeTzADTP(value);
 	int64		utc = timetz->time + timetz->zone * USECS_PER_SEC;
@@ -66,6 +67,7 @@ gpusort_rowtimetz_encode(const GpusortRowColumn *column, Datum value, uint64 *wo
 	utc += INT64CONST(1) << 52;
 	words[0] = gpusort_column_word(column, utc);
 	words[1] = gpusort_key_int4(timetz->zone) ^ column->masks.flip[1];
+	return true;
 }
 
 /*
@@ -76,25 +78,8 @@ gpusort_rowtimetz_encode(const GpusortRowColumn *column, Datum value, uint64 *wo
  * after it would place them wrongly, as PostgreSQL's own cache would.)
  *
  * The ranks are cached in a direct-mapped table, indexed by the label's OID
- * modulo ENUM_SLOTS.
+ * modulo GPUSORT_ENUM_SLOTS.
  */
-#define ENUM_SLOTS	512
-
-struct GpusortEnumRanks
-{
-	struct
-	{
-		Oid			label;		/* InvalidOid: the slot is empty */
-		uint32		rank;		/* rank key of the label's enumsortorder */
-	}			slots[ENUM_SLOTS];
-};
-
-void
-gpusort_rowenum_begin(GpusortRowColumn *column)
-{
-	column->labels.ranks = palloc0(sizeof(GpusortEnumRanks));
-}
-
 /* The rank key of a label's enumsortorder */
 static uint32
 rank_of(HeapTuple label)
@@ -143,11 +128,11 @@ rank_missing(Oid type, Oid label)
 	return least + Min(label - below, most - least - 1);
 }
 
-uint64
-gpusort_rowenum_encode(const GpusortRowColumn *column, Datum value)
+bool
+gpusort_rowenum_encode(GpusortRowColumn *column, Datum value, uint64 *words)
 {
 	Oid			label = DatumGetObjectId(value);
-	int			slot = label % ENUM_SLOTS;
+	int			slot = label % GPUSORT_ENUM_SLOTS;
 	GpusortEnumRanks *ranks = column->labels.ranks;
 
 	if (ranks->slots[slot].label != label)
@@ -159,7 +144,8 @@ gpusort_rowenum_encode(const GpusortRowColumn *column, Datum value)
 		if (HeapTupleIsValid(tuple))
 			ReleaseSysCache(tuple);
 	}
-	return gpusort_column_word(column, ranks->slots[slot].rank);
+	words[0] = gpusort_column_word(column, ranks->slots[slot].rank);
+	return true;
 }
 
 /* ----------------------------------------------------------------
@@ -252,7 +238,7 @@ gpusort_rowinet_is_ipv6(Datum value)
 }
 
 bool
-gpusort_rowinet_encode(const GpusortRowColumn *column, Datum value, uint64 *words)
+gpusort_rowinet_encode(GpusortRowColumn *column, Datum value, uint64 *words)
 {
 	struct varlena *datum = (struct varlena *) DatumGetPointer(value);
 	struct varlena *copy = NULL;

@@ -184,6 +184,8 @@ append_weight(uint8 *bytes, int used, const GpusortIcuChar *weight)
 static bool
 append_by_table(GpusortIcu *icu, Head *head, const unsigned char **at, const unsigned char *end)
 {
+	uint8	   *const bytes = head->bytes;
+	const int	want = head->want;
 	const unsigned char *next = *at;
 	int			used = head->used;	/* head->used plus the weights of the character at *at */
 	uint8		flags_before = 0;	/* flags of the character at *at */
@@ -196,50 +198,27 @@ append_by_table(GpusortIcu *icu, Head *head, const unsigned char **at, const uns
 
 		if (unlikely(c == NULL || gpusort_icu_depends(c, flags_before)))
 		{
-			memset(head->bytes + head->used, 0, head->want + GPUSORT_WEIGHTS_SLACK - head->used);
+			memset(bytes + head->used, 0, want + GPUSORT_WEIGHTS_SLACK - head->used);
 			return false;
 		}
 		/* stop only now: this character could have changed the weights of the one at *at */
-		if (used >= head->want)
+		if (used >= want)
 			break;
 		head->used = used;
 		*at = begin;
 		flags_before = c->flags;
 		if (likely((c->flags & GPUSORT_ICU_SEVERAL) == 0))
-			used = append_weight(head->bytes, used, c);
+			used = append_weight(bytes, used, c);
 		else if (c->count == 0 && ignored++ == MAX_IGNORED)
 			return false;
 		else
 		{
-			for (int i = 0; i < c->count && used < head->want; i++)
-				used = append_weight(head->bytes, used, &icu->reader.expansions[c->weight + i]);
+			for (int i = 0; i < c->count && used < want; i++)
+				used = append_weight(bytes, used, &icu->reader.expansions[c->weight + i]);
 		}
 	}
 	head->used = used;
 	return true;
-}
-
-/*
- * Puts a code point behind the first n units of the buffer, which grows if
- * needed.  Returns the number of units then.
- */
-static int32
-put_char(GpusortIcu *icu, int32 n, uint32 character)
-{
-	if (n + 2 > icu->buffer_size)
-	{
-		/* an int32 is enough: a text has less than 2^30 bytes */
-		icu->buffer = repalloc_huge(icu->buffer, (Size) icu->buffer_size * 2 * sizeof(uint16));
-		icu->buffer_size *= 2;
-	}
-	if (character < 0x10000)
-		icu->buffer[n++] = character;
-	else
-	{
-		icu->buffer[n++] = 0xD7C0 + (character >> 10);
-		icu->buffer[n++] = 0xDC00 | (character & 0x3FF);
-	}
-	return n;
 }
 
 /*
@@ -258,7 +237,7 @@ read_flags(GpusortIcu *icu, const unsigned char **at, const unsigned char *end)
 	/* the contractions list a character beyond 16 bits by its UTF-16 units */
 	character = gpusort_icu_read(&begin, end);
 	return (gpusort_icu_interacts(&icu->reader, character) ? GPUSORT_ICU_CONTEXT : 0) |
-		(gpusort_icu_has_bit(icu->reader.laters, 0xD7C0 + (character >> 10)) ? GPUSORT_ICU_LATER : 0);
+		(gpusort_icu_has_bit(icu->reader.laters, U16_LEAD(character)) ? GPUSORT_ICU_LATER : 0);
 }
 
 /*
@@ -268,10 +247,11 @@ read_flags(GpusortIcu *icu, const unsigned char **at, const unsigned char *end)
  *
  * Returns true when the head is complete: it is full, or the string has ended.
  */
-static bool
+static pg_noinline bool
 append_by_icu(GpusortIcu *icu, Head *head, const unsigned char **at, const unsigned char *end)
 {
 	int32		n = 0;
+	uint32		character;
 	uint32		primary;
 	bool		independent = false;	/* the last character in the buffer has no GPUSORT_ICU_CONTEXT */
 
@@ -284,7 +264,14 @@ append_by_icu(GpusortIcu *icu, Head *head, const unsigned char **at, const unsig
 		if (chars >= MIN_ICU_CHARS && independent && !context && !(flags & GPUSORT_ICU_LATER))
 			break;
 		independent = !context;
-		n = put_char(icu, n, gpusort_icu_read(at, end));
+		if (n + U16_MAX_LENGTH > icu->buffer_size)
+		{
+			/* an int32 is enough: a text has less than 2^30 bytes */
+			icu->buffer = repalloc_huge(icu->buffer, (Size) icu->buffer_size * 2 * sizeof(uint16));
+			icu->buffer_size *= 2;
+		}
+		character = gpusort_icu_read(at, end);
+		U16_APPEND_UNSAFE(icu->buffer, n, character);
 	}
 	CHECK_FOR_INTERRUPTS();
 	gpusort_icu_start(&icu->reader, icu->buffer, n);
@@ -311,7 +298,6 @@ gpusort_icu_weights(GpusortIcu *icu, const char *data, Size length, uint8 *bytes
 	const unsigned char *end = at + length;
 	Head		head = {.want = n, .bytes = bytes};
 
-	memset(bytes, 0, n + GPUSORT_WEIGHTS_SLACK);
 	if (unlikely(!icu->reader.has_tables))
 	{
 		icu->bytes_read += STRING_BYTES + length;
@@ -324,19 +310,15 @@ gpusort_icu_weights(GpusortIcu *icu, const char *data, Size length, uint8 *bytes
 	return head.used;
 }
 
-/* In invalid UTF-8, a byte that continues a character may belong to the byte before. */
 bool
 gpusort_icu_can_begin(GpusortIcu *icu, const char *string, const char *string_end)
 {
 	const unsigned char *at = (const unsigned char *) string;
-	const GpusortIcuChar *c;
+	const unsigned char *end = (const unsigned char *) string_end;
 
-	if (string == string_end)
-		return true;
-	if ((*at & 0xC0) == 0x80)
-		return false;
-	c = gpusort_icu_char(&icu->reader, &at, (const unsigned char *) string_end);
-	return c != NULL && (c->flags & (GPUSORT_ICU_CONTEXT | GPUSORT_ICU_LATER)) == 0;
+	/* in invalid UTF-8, a byte that continues a character may belong to the byte before */
+	return at == end ||
+		((*at & 0xC0) != 0x80 && (read_flags(icu, &at, end) & (GPUSORT_ICU_CONTEXT | GPUSORT_ICU_LATER)) == 0);
 }
 
 void
@@ -346,7 +328,7 @@ gpusort_icu_find_cut(GpusortIcu *icu, GpusortPrefix *prefix)
 	const unsigned char *end = begin + prefix->length;
 	int			weights = 0;
 	uint8		flags_before = 0;
-	uint8		bytes[GPUSORT_MAX_WEIGHTS + GPUSORT_WEIGHTS_SLACK];
+	uint8		bytes[GPUSORT_MAX_WEIGHTS + GPUSORT_WEIGHTS_SLACK] = {0};
 
 	if (!icu->reader.has_tables)
 		return;

@@ -219,7 +219,7 @@ gpusort_places_value(const GpusortPlaces *places, const HeapTupleHeader *tuples,
 	return unlikely(place == GPUSORT_PLACE_NULL) ? NULL : (const char *) tuples[tuple] + place;
 }
 
-/* ---- rowkey.c, column_plan.c, settle.c, page_rows.c: keys of rows ---- */
+/* ---- rowkey.c, column_plan.c, settle.c: keys of rows ---- */
 
 /* One column of an ORDER BY list, as a Sort plan node has it. */
 typedef struct GpusortSortColumn

@@ -24,14 +24,14 @@
 typedef enum Kind
 {
 	FINITE,
-	NAN,
-	PINF,
-	NINF
+	NOT_A_NUMBER,
+	PLUS_INFINITY,
+	MINUS_INFINITY
 } Kind;
 
 typedef struct Parts
 {
-	Kind kind;	/* if it is not finite, there is nothing else */
+	Kind		kind;			/* if it is not finite, there is nothing else */
 	bool		negative;
 	int			scale;			/* decimal digits that are shown behind the point */
 	int			weight;
@@ -47,8 +47,8 @@ typedef struct Parts
 
 /* The upper four bits of a special header: +Infinity, -Infinity, else NaN */
 #define SPECIAL_KIND	0xF000
-#define SPECIAL_PINF	0xD000
-#define SPECIAL_NINF	0xF000
+#define SPECIAL_PLUS	0xD000
+#define SPECIAL_MINUS	0xF000
 
 /* Short headers hold the weight in seven bits, as two's complement. */
 #define SHORT_NEGATIVE	0x2000
@@ -61,10 +61,10 @@ typedef struct Parts
 #define LONG_SCALE		0x3FFF
 
 /* Takes a value apart, which is not compressed or stored elsewhere. */
-static Parts
+static inline Parts
 take_apart(const struct varlena *datum)
 {
-	Parts parts = {FINITE};
+	Parts		parts = {FINITE};
 	Size		size = VARSIZE_ANY_EXHDR(datum) - sizeof(uint16);
 	uint16		header;
 
@@ -74,8 +74,7 @@ take_apart(const struct varlena *datum)
 	{
 		uint16		kind = header & SPECIAL_KIND;
 
-		parts.kind = kind == SPECIAL_PINF ? PINF :
-			kind == SPECIAL_NINF ? NINF : NAN;
+		parts.kind = kind == SPECIAL_PLUS ? PLUS_INFINITY : kind == SPECIAL_MINUS ? MINUS_INFINITY : NOT_A_NUMBER;
 		return parts;
 	}
 	if (header & SHORT)
@@ -125,11 +124,11 @@ take_apart(const struct varlena *datum)
 #define MAGNITUDE				(SIGN_BIT - 1)
 
 bool
-gpusort_rownumeric_encode(const GpusortRowColumn *column, Datum value, uint64 *words)
+gpusort_rownumeric_encode(GpusortRowColumn *column, Datum value, uint64 *words)
 {
 	struct varlena *datum = (struct varlena *) DatumGetPointer(value);
 	struct varlena *copy = NULL;
-	Parts parts;
+	Parts		parts;
 	uint64		word0;
 	uint64		word1;
 	bool		whole = true;
@@ -139,8 +138,8 @@ gpusort_rownumeric_encode(const GpusortRowColumn *column, Datum value, uint64 *w
 	parts = take_apart(datum);
 	if (unlikely(parts.kind != FINITE))
 	{
-		word0 = parts.kind == NINF ? 0 : SIGN_BIT | MAGNITUDE;
-		word1 = parts.kind == NAN ? PG_UINT64_MAX : 0;
+		word0 = parts.kind == MINUS_INFINITY ? 0 : SIGN_BIT | MAGNITUDE;
+		word1 = parts.kind == NOT_A_NUMBER ? PG_UINT64_MAX : 0;
 	}
 	else
 	{
@@ -222,7 +221,7 @@ gpusort_scaled_from(const GpusortType *type, Datum value, int64 *scaled)
 {
 	struct varlena *datum = (struct varlena *) DatumGetPointer(value);
 	struct varlena *copy = NULL;
-	Parts parts;
+	Parts		parts;
 	int			decimals;
 	int64		sum = 0;
 	bool		fits;
@@ -230,7 +229,7 @@ gpusort_scaled_from(const GpusortType *type, Datum value, int64 *scaled)
 	if (unlikely(gpusort_varlena_remote(datum)))
 		datum = copy = pg_detoast_datum_packed(datum);
 	parts = take_apart(datum);
-	fits = parts.kind == NAN || (parts.kind == FINITE && parts.scale == type->scale);
+	fits = parts.kind == NOT_A_NUMBER || (parts.kind == FINITE && parts.scale == type->scale);
 	decimals = parts.weight * DECIMALS + type->scale;
 	for (int i = 0; i < parts.ndigits && fits; i++, decimals -= DECIMALS)
 	{
@@ -250,7 +249,7 @@ gpusort_scaled_from(const GpusortType *type, Datum value, int64 *scaled)
 	}
 	if (copy != NULL)
 		pfree(copy);
-	*scaled = parts.kind == NAN ? NAN_SCALED : parts.negative ? -sum : sum;
+	*scaled = parts.kind == NOT_A_NUMBER ? NAN_SCALED : parts.negative ? -sum : sum;
 	return fits;
 }
 

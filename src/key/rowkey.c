@@ -204,13 +204,11 @@ encode_crowded_pair(GpusortRowColumn *column, const unsigned char *bytes, uint64
 	return enter_crowd(column, next == column->masks.null[1]);
 }
 
-/* Writes the words of a value that is not NULL.  Returns false if they do not decide. */
+/* Writes the words of a value that is not NULL, in a column of this kind.  Returns false if they do not decide. */
 static pg_attribute_always_inline bool
-encode_value(GpusortRowColumn *column, Datum value, uint64 *words)
+encode_value(GpusortRowColumn *column, GpusortRowKind kind, Datum value, uint64 *words)
 {
-	bool		whole = true;
-
-	switch (column->kind)
+	switch (kind)
 	{
 		case GPUSORT_ROW_BYTE:
 			words[0] = gpusort_column_word(column, DatumGetUInt8(value));
@@ -224,9 +222,6 @@ encode_value(GpusortRowColumn *column, Datum value, uint64 *words)
 		case GPUSORT_ROW_FLOAT4:
 			/* a float4's Datum is its bits */
 			words[0] = gpusort_column_word(column, gpusort_rank_float4(DatumGetUInt32(value)));
-			break;
-		case GPUSORT_ROW_ENUM:
-			words[0] = gpusort_rowenum_encode(column, value);
 			break;
 		case GPUSORT_ROW_MACADDR:
 			words[0] = gpusort_column_word(column, macaddr_bits(DatumGetMacaddrP(value)));
@@ -243,28 +238,10 @@ encode_value(GpusortRowColumn *column, Datum value, uint64 *words)
 			return encode_crowded_word(column, gpusort_load_be64(DatumGetPointer(value)), words);
 		case GPUSORT_ROW_UUID:
 			return encode_crowded_pair(column, DatumGetUUIDP(value)->data, words);
-		case GPUSORT_ROW_TEXT:
-		case GPUSORT_ROW_NAME:
-		case GPUSORT_ROW_ICU:
-		case GPUSORT_ROW_LIBC:
-		case GPUSORT_ROW_SUPPORTED:
-			whole = column->few == NULL ? gpusort_rowstring_encode(column, value, words) :
-				gpusort_few_encode(column, value, words);
-			break;
-		case GPUSORT_ROW_NUMERIC:
-			whole = gpusort_rownumeric_encode(column, value, words);
-			break;
-		case GPUSORT_ROW_INTERVAL:
-			gpusort_rowinterval_encode(column, value, words);
-			break;
-		case GPUSORT_ROW_TIMETZ:
-			gpusort_rowtimetz_encode(column, value, words);
-			break;
-		case GPUSORT_ROW_INET:
-			whole = gpusort_rowinet_encode(column, value, words);
-			break;
+		default:
+			return column->encode(column, value, words);
 	}
-	return whole;
+	return true;
 }
 
 /* Writes the words of a NULL. */
@@ -308,7 +285,7 @@ gpusort_rowkey_encode(GpusortRowKey *key, TupleTableSlot *slot, uint64 *words)
 			encode_null(column, words);
 			continue;
 		}
-		if (unlikely(!encode_value(column, slot->tts_values[column->attribute], words)))
+		if (unlikely(!encode_value(column, column->kind, slot->tts_values[column->attribute], words)))
 		{
 			fill_later_words(key, column, words, end);
 			return;
@@ -316,30 +293,100 @@ gpusort_rowkey_encode(GpusortRowKey *key, TupleTableSlot *slot, uint64 *words)
 	}
 }
 
-bool
-gpusort_rowkey_encode_values(GpusortRowKey *key, int i, int bytes, bool byval, const char *const *values, int n,
-							 uint64 *words, bool *filled)
+/* A column of rows */
+typedef struct ColumnValues
 {
-	GpusortRowColumn *column = &key->columns[i];
-	uint64	   *end = words - gpusort_rowkey_first_words(key, i) + key->words;
-	bool		any = false;
+	GpusortRowKey *key;
+	GpusortRowColumn *column;
+	const char *const *rows;	/* NULL: the value is NULL */
+	int			offset;			/* of the value, from rows[i] */
+	int			bytes;			/* -1: it is a varlena */
+	bool		byval;
+	int			n;
+	uint64	   *words;			/* the column's of the first row; those of the next one lie key->words behind them */
+	uint64	   *end;			/* behind the key of the first row */
+	bool	   *filled;			/* of each row: its words have been written, as an earlier column has not decided */
+} ColumnValues;
 
-	for (int row = 0; row < n; row++, words += key->words, end += key->words)
+/* Writes the column's words of each row.  The compiler makes a loop for each kind, bytes and byval that it knows. */
+static pg_attribute_always_inline void
+encode_values(const ColumnValues *values, GpusortRowKind kind, int bytes, bool byval)
+{
+	GpusortRowColumn *column = values->column;
+	const char *const *rows = values->rows;
+	uint64	   *words = values->words;
+	int			stride = values->key->words;
+
+	for (int i = 0; i < values->n; i++, words += stride)
 	{
-		if (unlikely(filled[row]))
+		if (unlikely(values->filled[i]))
 			continue;
-		if (values[row] == NULL)
-		{
+		if (unlikely(rows[i] == NULL))
 			encode_null(column, words);
-			continue;
-		}
-		if (unlikely(!encode_value(column, fetch_att(values[row], byval, bytes), words)))
+		else if (unlikely(!encode_value(column, kind, fetch_att(rows[i] + values->offset, byval, bytes), words)))
 		{
-			fill_later_words(key, column, words, end);
-			any = filled[row] = true;
+			fill_later_words(values->key, column, words, values->end + i * stride);
+			values->filled[i] = true;
 		}
 	}
-	return any;
+}
+
+/*
+ * A loop for each column reads the values from where they lie in the tuples (key/tuple.c).  No slot is filled, the kind of the
+ * column is looked at once, and the cache misses of several rows overlap.
+ */
+void
+gpusort_rowkey_encode_rows(GpusortRowKey *key, const GpusortPlaces *places, const AttrNumber *attnos,
+						   const GpusortConstant *constants, const HeapTupleHeader *tuples, int first, int n,
+						   uint64 *words)
+{
+	const char *found[MaxHeapTuplesPerPage];
+	bool		filled[MaxHeapTuplesPerPage] = {false};
+	ColumnValues values = {.key = key, .n = n, .end = words + key->words, .filled = filled};
+
+	for (int i = 0; i < key->nencoded; i++)
+	{
+		GpusortRowColumn *column = &key->columns[i];
+		int			c = (attnos != NULL ? attnos[column->attribute] : column->attribute + 1) - 1;
+		const GpusortConstant *constant = c < 0 ? &constants[column->attribute] : NULL;
+		bool		agree = constant == NULL && gpusort_places_agree(places, c);
+
+		values.column = column;
+		values.words = words;
+		values.rows = agree ? (const char *const *) (tuples + first) : found;
+		values.offset = agree ? places->offsets[c] : 0;
+		for (int row = 0; row < n && !agree; row++)
+			found[row] = constant != NULL ? constant->bytes : gpusort_places_value(places, tuples, first + row, c);
+		switch (column->kind)
+		{
+			case GPUSORT_ROW_BYTE:
+				encode_values(&values, GPUSORT_ROW_BYTE, 1, true);
+				break;
+			case GPUSORT_ROW_INT2:
+				encode_values(&values, GPUSORT_ROW_INT2, 2, true);
+				break;
+			case GPUSORT_ROW_INT4:
+				encode_values(&values, GPUSORT_ROW_INT4, 4, true);
+				break;
+			case GPUSORT_ROW_FLOAT4:
+				encode_values(&values, GPUSORT_ROW_FLOAT4, 4, true);
+				break;
+			case GPUSORT_ROW_FLOAT8:
+				encode_values(&values, GPUSORT_ROW_FLOAT8, 8, FLOAT8PASSBYVAL);
+				break;
+			case GPUSORT_ROW_INT8:
+				encode_values(&values, GPUSORT_ROW_INT8, 8, FLOAT8PASSBYVAL);
+				break;
+			case GPUSORT_ROW_UUID:
+				encode_values(&values, GPUSORT_ROW_UUID, UUID_LEN, false);
+				break;
+			default:
+				encode_values(&values, column->kind, constant != NULL ? constant->length : places->columns[c].bytes,
+							  constant != NULL ? constant->byval : GPUSORT_ATTRIBUTE(places->desc, c)->attbyval);
+				break;
+		}
+		words += column->words;
+	}
 }
 
 void
@@ -348,7 +395,7 @@ gpusort_rowkey_encode_column(GpusortRowColumn *column, Datum value, bool isnull,
 	if (isnull)
 		encode_null(column, words);
 	else
-		(void) encode_value(column, value, words);
+		(void) encode_value(column, column->kind, value, words);
 }
 
 bool

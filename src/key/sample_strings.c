@@ -171,7 +171,7 @@ choose_prefix(GpusortRowColumn *column, SampledString *strings, int count, Memor
 	{
 		for (int i = 0; i < count; i++)
 		{
-			strings[i].weights = palloc(MAX_PREFIX_BYTES + GPUSORT_WEIGHTS_SLACK);
+			strings[i].weights = palloc0(MAX_PREFIX_BYTES + GPUSORT_WEIGHTS_SLACK);
 			(void) gpusort_weights_read(&column->weights, strings[i].bytes, strings[i].length,
 										strings[i].weights, MAX_PREFIX_BYTES);
 		}

@@ -107,8 +107,8 @@ gpusort_rowsupport_begin(GpusortRowColumn *column, const GpusortSortColumn *from
 	column->support = support;
 }
 
-void
-gpusort_rowsupport_encode(const GpusortRowColumn *column, Datum value, uint64 *words)
+bool
+gpusort_rowsupport_encode(GpusortRowColumn *column, Datum value, uint64 *words)
 {
 	GpusortSupport *support = column->support;
 	uint64		word = 0;
@@ -131,6 +131,7 @@ gpusort_rowsupport_encode(const GpusortRowColumn *column, Datum value, uint64 *w
 	}
 	/* the first bit is left for NULL's flag, so the last bit is lost */
 	words[0] = gpusort_column_word(column, word >> 1);
+	return false;
 }
 
 void
@@ -145,7 +146,7 @@ gpusort_sample_choose_support(const GpusortSample *sample, GpusortRowColumn *col
 		uint64		word;
 
 		if (!isnull)
-			gpusort_rowsupport_encode(column, value, &word);
+			(void) gpusort_rowsupport_encode(column, value, &word);
 	}
 	if (support->abbreviation->abbrev_abort != NULL &&
 		support->abbreviation->abbrev_abort(sample->n, support->abbreviation))

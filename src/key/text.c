@@ -37,90 +37,71 @@
 /* The same behind the byte that places a string before, among or after those with the prefix */
 #define PREFIXED_HEAD_BYTES	14
 
-/*
- * Makes the words of a string of length bytes.  data has the first HEAD_BYTES of
- * them, or all if there are less.
- */
+/* Puts the first HEAD_BYTES of a string into two words, which are 0. */
 static inline void
-encode_bytes(const GpusortRowColumn *column, const char *data, Size length, uint64 *words)
+put_head(const char *data, Size length, uint64 *head)
 {
-	uint64		word0 = 0;
-	uint64		word1 = 0;
-
 	if (length >= HEAD_BYTES)
 	{
-		word0 = gpusort_load_be64(data);
-		word1 = gpusort_load_be64(data + 7) << 8;
+		head[0] = gpusort_load_be64(data);
+		head[1] = gpusort_load_be64(data + 7) << 8;
 	}
 	else if (length >= 8)
 	{
-		word0 = gpusort_load_be64(data);
-		/* the last eight bytes, without those that word0 holds */
+		head[0] = gpusort_load_be64(data);
+		/* the last eight bytes, without those that the first word holds */
 		if (length > 8)
-			word1 = gpusort_load_be64(data + length - 8) << (8 * (16 - length));
+			head[1] = gpusort_load_be64(data + length - 8) << (8 * (16 - length));
 	}
 	else if (length >= 4)
 	{
 		/* the last four bytes, without those that are among the first four */
 		uint64		tail = gpusort_load_be32(data + length - 4);
 
-		word0 = (uint64) gpusort_load_be32(data) << 32 | (uint32) (tail << (8 * (8 - length)));
+		head[0] = (uint64) gpusort_load_be32(data) << 32 | (uint32) (tail << (8 * (8 - length)));
 	}
 	else
 	{
 		for (Size i = 0; i < length; i++)
-			word0 |= (uint64) (unsigned char) data[i] << (56 - 8 * i);
+			head[0] |= (uint64) (unsigned char) data[i] << (56 - 8 * i);
 	}
-	word1 |= Min(length, HEAD_BYTES + 1) + 1;
-
-	words[0] = word0 ^ column->masks.flip[0];
-	words[1] = word1 ^ column->masks.flip[1];
 }
 
-/*
- * Makes the words of a string in a column with a prefix.  data has the first bytes,
- * up to PREFIXED_HEAD_BYTES behind the prefix.  Returns true if the words hold all
- * of it.
- */
-static bool
-encode_prefixed(const GpusortRowColumn *column, const char *data, Size length, uint64 *words)
+/* Moves the bytes of a head by one, without the last one, and puts the place in front. */
+static inline void
+put_place(uint64 place, uint64 *head)
 {
-	const GpusortPrefix *prefix = column->prefix;
-	int			order = memcmp(data, prefix->string, Min(length, prefix->length));
-	Size		skip = 0;
-	uint64		place;
-	uint64		head;
-	uint64		next;
-
-	if (likely(order == 0 && length >= prefix->length))
-	{
-		place = 2;
-		skip = prefix->length;
-	}
-	else
-		place = order > 0 ? 3 : 1;
-	length -= skip;
-	encode_bytes(column, data + skip, length, words);
-
-	/* move all bytes by one, without the last one, and put the length behind them */
-	head = words[0] ^ column->masks.flip[0];
-	next = words[1] ^ column->masks.flip[1];
-	words[0] = (place << 56 | head >> 8) ^ column->masks.flip[0];
-	words[1] = (head << 56 | (next >> 16 << 8) | (Min(length, PREFIXED_HEAD_BYTES + 1) + 1)) ^ column->masks.flip[1];
-	return length <= PREFIXED_HEAD_BYTES;
+	head[1] = head[0] << 56 | (head[1] >> 16 << 8);
+	head[0] = place << 56 | head[0] >> 8;
 }
 
 /*
- * Makes the words of a string that compares by its bytes, of which data has all or at
- * least HEAD_BYTES behind the prefix.  Returns true if they hold all of it.
+ * Makes the words of a string that compares by its bytes, of which data has all or at least HEAD_BYTES behind the prefix.
+ * Returns true if they hold all of it.
  */
-static bool
+static inline bool
 encode_text(const GpusortRowColumn *column, const char *data, Size length, uint64 *words)
 {
-	if (column->prefix != NULL)
-		return encode_prefixed(column, data, length, words);
-	encode_bytes(column, data, length, words);
-	return length <= HEAD_BYTES;
+	const GpusortPrefix *prefix = column->prefix;
+	Size		most = HEAD_BYTES;
+	uint64		head[2] = {0};
+
+	if (likely(prefix == NULL))
+		put_head(data, length, head);
+	else
+	{
+		int			order = memcmp(data, prefix->string, Min(length, prefix->length));
+		bool		prefixed = order == 0 && length >= prefix->length;
+
+		most = PREFIXED_HEAD_BYTES;
+		data += prefixed ? prefix->length : 0;
+		length -= prefixed ? prefix->length : 0;
+		put_head(data, length, head);
+		put_place(prefixed ? 2 : order > 0 ? 3 : 1, head);
+	}
+	words[0] = head[0] ^ column->masks.flip[0];
+	words[1] = (head[1] | (Min(length, most + 1) + 1)) ^ column->masks.flip[1];
+	return length <= most;
 }
 
 /*
@@ -164,7 +145,7 @@ gpusort_rowstring_tail(const GpusortRowColumn *column, Datum value, uint64 *word
 }
 
 bool
-gpusort_rowstring_encode(const GpusortRowColumn *column, Datum value, uint64 *words)
+gpusort_rowstring_encode(GpusortRowColumn *column, Datum value, uint64 *words)
 {
 	struct varlena *datum = (struct varlena *) DatumGetPointer(value);
 	struct varlena *copy = NULL;
@@ -173,11 +154,6 @@ gpusort_rowstring_encode(const GpusortRowColumn *column, Datum value, uint64 *wo
 	Size		length;
 	bool		whole = false;
 
-	if (unlikely(column->kind == GPUSORT_ROW_SUPPORTED))
-	{
-		gpusort_rowsupport_encode(column, value, words);
-		return false;
-	}
 	if (unlikely(column->is_name))
 	{
 		/* it has NAMEDATALEN bytes, padded with zeros, and no length */

@@ -58,7 +58,6 @@ make_head_after_prefix(const GpusortRowColumn *column, const char *data, Size le
 	GpusortPrefix *prefix = column->prefix;
 	uint8		bytes[GPUSORT_MAX_WEIGHTS + SUFFIX_BYTES + GPUSORT_WEIGHTS_SLACK];
 	const char *at = data;
-	const uint8 *rest = bytes;	/* the weights behind the prefix */
 	int			nrest = column->weights.alphabet != NULL ? SUFFIX_BYTES : column->words * sizeof(uint64);
 	int			left = prefix->nweights;	/* weights of the prefix that must be read */
 	int			size;
@@ -77,16 +76,17 @@ make_head_after_prefix(const GpusortRowColumn *column, const char *data, Size le
 			return 1;
 		}
 	}
+	memset(bytes, 0, left + nrest + GPUSORT_WEIGHTS_SLACK);
 	size = gpusort_weights_read(&column->weights, at, data + length - at, bytes, left + nrest);
 	order = memcmp(bytes, prefix->weights + prefix->nweights - left, left);
 	if (order != 0)
 		make_head(column, data, length, head, room);
-	else if (rest += left, column->weights.alphabet != NULL)
-		gpusort_alphabet_encode_weights(column->weights.alphabet, rest, Max(size - left, 0), head, room);
+	else if (column->weights.alphabet != NULL)
+		gpusort_alphabet_encode_weights(column->weights.alphabet, bytes + left, Max(size - left, 0), head, room);
 	else
 	{
 		for (int i = 0; i < column->words; i++)
-			head[i] = gpusort_load_be64(rest + sizeof(uint64) * i);
+			head[i] = gpusort_load_be64(bytes + left + sizeof(uint64) * i);
 	}
 	return order < 0 ? 0 : order > 0 ? 2 : 1;
 }
@@ -106,11 +106,4 @@ gpusort_weights_encode(const GpusortRowColumn *column, const char *data, Size le
 	words[0] = gpusort_column_word(column, place << (63 - PLACE_BITS) | head[0] >> shift);
 	for (int i = 1; i < column->words; i++)
 		words[i] = (head[i - 1] << (64 - shift) | head[i] >> shift) ^ column->masks.flip[i];
-}
-
-int
-gpusort_weights_read(const GpusortWeights *weights, const char *data, Size length, uint8 *bytes, int n)
-{
-	return weights->icu != NULL ? gpusort_icu_weights(weights->icu, data, length, bytes, n) :
-		gpusort_libc_weights(weights->libc, data, length, bytes, n);
 }
