@@ -3,19 +3,16 @@
  * alphabet.c
  *		Short codes for the letters of a column under libc's rules.
  *
- * glibc's weights of the first level have one or two bytes for most letters, and
- * strxfrm() makes the weights of all levels.  A column has far fewer letters than
- * there are weights.  So the sample of a column (key/sample_strings.c) gives each weight that
- * occurs in it a code of 2 to 8 bits, in the order of the weights.  21 letters of 6
- * bits fill two words.  Between each two weights there is one more code, for all
- * weights that the sample lacks there.  It ends the words: they tie with those of
- * any other string that has such a weight in this place.
+ * glibc's weights of the first level have one or two bytes for most letters, and strxfrm() makes the weights of all
+ * levels.  A column has far fewer letters than there are weights.  So the sample of a column (key/sample_strings.c)
+ * gives each weight that occurs in it a code of 2 to 8 bits, in the order of the weights.  21 letters of 6 bits fill
+ * two words.  Between each two weights there is one more code, for all weights that the sample lacks there.  It ends
+ * the words: they tie with those of any other string that has such a weight in this place.
  *
- * The weights of a letter are found once, by strxfrm() of the letter alone, and kept
- * for the session.  The weights of a string are those of its letters unless two
- * neighbours are weighed as one (a contraction, as the Czech ch).  That is also found
- * out once for each two letters.  Only a string with such neighbours or with letters
- * that are in no table is given to strxfrm().
+ * The weights of a letter are found once, by strxfrm() of the letter alone, and kept for the session.  The weights of
+ * a string are those of its letters unless two neighbours are weighed as one (a contraction, as the Czech ch).  That
+ * is also found out once for each two letters.  Only a string with such neighbours or with letters that are in no
+ * table is given to strxfrm().
  *
  * As all words under libc, these only propose an order.
  *

@@ -6,11 +6,10 @@
  * key/column_plan.c chooses the plan of a column, key/settle.c adapts it to the first
  * rows, and key/rowkey.c encodes rows.
  *
- * A column has one to three words.  Their unsigned order is the order of the
- * column's values.  DESC complements the bits of the value.  NULL has words of
- * its own, which sort before or after all values as NULLS FIRST or NULLS LAST
- * asks, whether or not the column is DESC.  There are three plans for the
- * values and NULL, depending on the room that the type leaves:
+ * A column has one to three words.  Their unsigned order is the order of the column's values.  DESC complements the
+ * bits of the value.  NULL has words of its own, which sort before or after all values as NULLS FIRST or NULLS LAST
+ * asks, whether or not the column is DESC.  There are three plans for the values and NULL, depending on the room that
+ * the type leaves:
  *
  *	plan		words of a value				words of NULL
  *
@@ -34,19 +33,17 @@
  * row_types[] in key/column_plan.c has the plan of each type.  Texts under ICU and under libc, and types of
  * extensions that have abbreviated keys, have plan "flag" and always a prefix.
  *
- * Rows with equal words can still have different values in a column: where the words
- * hold only a prefix of a long value, and where two values of a crowded column share
- * words.  A prefix never equals the words of a value that fits, because one bit or byte of
- * them says that it is one; it counts as the whole value while all values with the same
+ * Rows with equal words can still have different values in a column: where the words hold only a prefix of a long
+ * value, and where two values of a crowded column share words.  A prefix never equals the words of a value that fits,
+ * because one bit or byte of them says that it is one; it counts as the whole value while all values with the same
  * words have the same bytes (key/few.c).
  *
- * The column does not decide between such rows, so the words of later columns must not
- * either.  After a prefix, all later words are 0.  Of the two values that share words, the
- * outer one keeps its exact later words.  Rows with the inner value get later words of
- * zeros if that value sorts below the outer one, or else of ones (in the bits that vary),
- * so that they sort on their side of the outer value.  They tie with each other, and
- * perhaps with a row of the outer value.  So a timestamp column with many 'infinity' is exact
- * unless the microsecond before 'infinity' occurs as well.
+ * The column does not decide between such rows, so the words of later columns must not either.  After a prefix, all
+ * later words are 0.  Of the two values that share words, the outer one keeps its exact later words.  Rows with the
+ * inner value get later words of zeros if that value sorts below the outer one, or else of ones (in the bits that
+ * vary), so that they sort on their side of the outer value.  They tie with each other, and perhaps with a row of the
+ * outer value.  So a timestamp column with many 'infinity' is exact unless the microsecond before 'infinity' occurs
+ * as well.
  *
  * The words of a string under libc's rules are a prefix of its key that libc may compare
  * otherwise than the string.  They only propose an order (key/weights.c).
@@ -275,9 +272,9 @@ extern bool gpusort_rowsupport_encode(GpusortRowColumn *column, Datum value, uin
 /* ---- few.c ---- */
 
 /*
- * Lets the words of a column of varlenas decide that hold only a prefix, as long as all values with the same words have the
- * same bytes.  Lives in the current memory context and takes up to 220 kB.  Ends, and frees column->few, once two values have
- * the same words or there are too many to tell.
+ * Lets the words of a column of varlenas decide that hold only a prefix, as long as all values with the same words
+ * have the same bytes.  Lives in the current memory context and takes up to 220 kB.  Ends, and frees column->few,
+ * once two values have the same words or there are too many to tell.
  */
 extern void gpusort_few_begin(GpusortRowColumn *column);
 
@@ -323,7 +320,7 @@ gpusort_load_be32(const void *pointer)
 	return pg_ntoh32(word);
 }
 
-/* Appends the lower n bits of a number, 1 to 64, whose other bits are 0, behind the used bits of words, whose other bits are 0. */
+/* Appends the lower n bits of a number, 1 to 64, behind the used bits of words.  All other bits of both are 0. */
 static inline void
 gpusort_append_bits(uint64 *words, Size used, uint64 number, int n)
 {
@@ -350,11 +347,12 @@ gpusort_append_bits(uint64 *words, Size used, uint64 number, int n)
 extern void gpusort_weights_encode(const GpusortRowColumn *column, const char *data, Size length, uint64 *words);
 
 /*
- * Sets bytes, which are 0 and have room for GPUSORT_WEIGHTS_SLACK more, to the first n bytes of a string's weights.  Returns the number of bytes of weights, which may be greater than n.  Equal strings have equal weights.
+ * Sets bytes, which are 0 and have room for GPUSORT_WEIGHTS_SLACK more, to the first n bytes of a string's weights.
+ * Returns the number of bytes of weights, which may be greater than n.  Equal strings have equal weights.
  *
- * Under ICU, different weights have the order of the strings, which may hold invalid bytes.  Raises ICU's errors, and may be
- * interrupted.  Under libc, the order of the weights is not certain to be the collation's.  Reads no more of the string than
- * fills n bytes, and at most GPUSORT_LIBC_STRING_BYTES.
+ * Under ICU, different weights have the order of the strings, which may hold invalid bytes.  Raises ICU's errors, and
+ * may be interrupted.  Under libc, the order of the weights is not certain to be the collation's.  Reads no more of the
+ * string than fills n bytes, and at most GPUSORT_LIBC_STRING_BYTES.
  */
 extern int	gpusort_icu_weights(GpusortIcu *icu, const char *data, Size length, uint8 *bytes, int n);
 extern int	gpusort_libc_weights(const GpusortLibc *libc, const char *data, Size length, uint8 *bytes, int n);
@@ -369,9 +367,9 @@ gpusort_weights_read(const GpusortWeights *weights, const char *data, Size lengt
 /* ---- icu.c: the weights of texts under an ICU collation ---- */
 
 /*
- * Returns the tables of a collation, which must be ICU's.  They live until the backend exits, and must not be freed.  Returns
- * NULL if the collation has settings that key/icu_read.c does not support.  All backends of a server get the same answer.
- * Raises an error if the collation does not exist or memory runs out.
+ * Returns the tables of a collation, which must be ICU's.  They live until the backend exits, and must not be freed.
+ * Returns NULL if the collation has settings that key/icu_read.c does not support.  All backends of a server get the
+ * same answer.  Raises an error if the collation does not exist or memory runs out.
  */
 extern GpusortIcu *gpusort_icu_find(Oid collation);
 
@@ -379,8 +377,8 @@ extern GpusortIcu *gpusort_icu_find(Oid collation);
 extern bool gpusort_icu_possible(void);
 
 /*
- * Once the collation has tables, finds the longest part of the prefix's string whose weights do not depend on what follows and
- * are the first of those to skip.
+ * Once the collation has tables, finds the longest part of the prefix's string whose weights do not depend on what
+ * follows and are the first of those to skip.
  */
 extern void gpusort_icu_find_cut(GpusortIcu *icu, GpusortPrefix *prefix);
 
@@ -402,12 +400,13 @@ extern bool gpusort_icu_can_begin(GpusortIcu *icu, const char *at, const char *e
 extern GpusortLibc *gpusort_libc_find(const char *collate, const char *ctype);
 
 /*
- * As gpusort_libc_weights(), for all of a string, which has at most GPUSORT_LIBC_STRING_BYTES.  first_level: only for its weights of
- * the first level, which may be fewer.
+ * As gpusort_libc_weights(), for all of a string, which has at most GPUSORT_LIBC_STRING_BYTES.  first_level: only for
+ * its weights of the first level, which may be fewer.
  */
-extern int	gpusort_libc_key(const GpusortLibc *libc, const char *data, int length, bool first_level, uint8 *bytes, int n);
+extern int	gpusort_libc_key(const GpusortLibc *libc, const char *data, int length, bool first_level,
+							 uint8 *bytes, int n);
 
-/* Returns the number of bytes, at most limit, of the whole characters at the beginning of a string in the server's encoding. */
+/* Returns the number of bytes, at most limit, of the whole characters that a string begins with. */
 extern int	gpusort_libc_clip(const char *data, Size length, int limit);
 
 /* ---- alphabet.c: short codes for the weights that occur in a column under libc ---- */
@@ -424,11 +423,12 @@ extern void gpusort_alphabet_add(GpusortAlphabet *alphabet, const char *data, Si
 extern int	gpusort_alphabet_end(GpusortAlphabet *alphabet);
 
 /*
- * Sets the first room bits of head, which are 0, to the codes of a string's first letters, or to those of n bytes of weights that
- * gpusort_libc_weights() has made.  Equal strings get equal codes.
+ * Sets the first room bits of head, which are 0, to the codes of a string's first letters, or to those of n bytes of
+ * weights that gpusort_libc_weights() has made.  Equal strings get equal codes.
  */
 extern void gpusort_alphabet_encode(GpusortAlphabet *alphabet, const char *data, Size length, uint64 *head, int room);
-extern void gpusort_alphabet_encode_weights(const GpusortAlphabet *alphabet, const uint8 *weights, int n, uint64 *head, int room);
+extern void gpusort_alphabet_encode_weights(const GpusortAlphabet *alphabet, const uint8 *weights, int n,
+											uint64 *head, int room);
 
 /* ---- rowkey.c ---- */
 
@@ -484,7 +484,8 @@ gpusort_sample_value(const GpusortSample *sample, uint32 i, const GpusortRowColu
  * Chooses the words of a column of strings: the prefix to skip; under libc also the alphabet, and whether there is a third
  * word, which is taken from *spare.  The column keeps its data in the memory context lasting.
  */
-extern void gpusort_sample_choose_words(const GpusortSample *sample, GpusortRowColumn *column, MemoryContext lasting, int *spare);
+extern void gpusort_sample_choose_words(const GpusortSample *sample, GpusortRowColumn *column,
+										MemoryContext lasting, int *spare);
 
 /* ---- support.c ---- */
 

@@ -3,16 +3,13 @@
  * column_plan.c
  *		Chooses the columns that gpusort can order by, and the plan for each.
  *
- * The choice depends on the sort operator.  Its btree operator family must be
- * one of PostgreSQL's own, because an extension's family may define any order; of
- * extensions only citext's is known, and those that abbreviate keys (key/support.c).
- * The operator's input type says how to read the value.  The column's own type
- * may be another one that is binary coercible to it: a domain, varchar, cidr or
- * regclass.
+ * The choice depends on the sort operator.  Its btree operator family must be one of PostgreSQL's own, because an
+ * extension's family may define any order; of extensions only citext's is known, and those that abbreviate keys
+ * (key/support.c).  The operator's input type says how to read the value.  The column's own type may be another one
+ * that is binary coercible to it: a domain, varchar, cidr or regclass.
  *
- * Texts compare by their bytes under the C and POSIX collations, other locales of libc
- * that order by bytes, the builtin provider, and in the pattern_ops families.  Others
- * compare by ICU or by libc (key/weights.c).
+ * Texts compare by their bytes under the C and POSIX collations, other locales of libc that order by bytes, the
+ * builtin provider, and in the pattern_ops families.  Others compare by ICU or by libc (key/weights.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -73,7 +70,7 @@ static const RowType row_types[] = {
 /* text and bpchar under ICU: 127 bits of weights */
 static const RowType icu_type = {{0}, GPUSORT_ROW_ICU, 2, 63, 128, 0, gpusort_rowstring_encode};
 
-/* The first 63 bits of an abbreviated key: of another type, or of text and bpchar under ICU where there can be no weights */
+/* The first 63 bits of an abbreviated key: of another type, or of text and bpchar under ICU if there are no weights */
 static const RowType supported_type = {{0}, GPUSORT_ROW_SUPPORTED, 1, 63, 64, 0, gpusort_rowsupport_encode};
 
 /* text, bpchar and name under libc */
@@ -119,9 +116,8 @@ catalog_string(int cache, HeapTuple tuple, AttrNumber attribute)
 }
 
 /*
- * Reads the provider and the locale from the catalogs, as pg_locale.c does.
- * pg_locale.h cannot be included: it needs the headers of ICU, which
- * PostgreSQL's development packages do not depend on.
+ * Reads the provider and the locale from the catalogs, as pg_locale.c does.  pg_locale.h cannot be included: it needs
+ * the headers of ICU, which PostgreSQL's development packages do not depend on.
  *
  * Under libc, sets *collate and *ctype to the names of the locale in palloc'ed strings,
  * or to NULL if the catalog has none; else to NULL.
@@ -191,10 +187,9 @@ gpusort_rowkey_equality_collation(Oid equals, Oid collation)
 }
 
 /*
- * Chooses between bytes, ICU and libc for a text column.  *type is the type's entry
- * for bytes; it becomes icu_type or supported_type under ICU, and libc_type under
- * libc, with *libc set.  Returns NULL, or the reason why gpusort cannot order by the
- * column.
+ * Chooses between bytes, ICU and libc for a text column.  *type is the type's entry for bytes; it becomes icu_type or
+ * supported_type under ICU, and libc_type under libc, with *libc set.  Returns NULL, or the reason why gpusort cannot
+ * order by the column.
  */
 static const char *
 resolve_text(const RowType **type, Oid opfamily, Oid collation, int place, GpusortLibc **libc)
@@ -233,11 +228,10 @@ resolve_text(const RowType **type, Oid opfamily, Oid collation, int place, Gpuso
 }
 
 /*
- * Does a btree operator family compare values of this type by citext_cmp()?  An extension's
- * operator family may define any order, so its name proves nothing: the code that compares
- * decides, a function in C called citext_cmp in the library $libdir/citext.  Only superusers
- * can create such a function, and PostgreSQL loads contrib's code for it, whatever the type
- * and the family are called.
+ * Does a btree operator family compare values of this type by citext_cmp()?  An extension's operator family may
+ * define any order, so its name proves nothing: the code that compares decides, a function in C called citext_cmp in
+ * the library $libdir/citext.  Only superusers can create such a function, and PostgreSQL loads contrib's code for
+ * it, whatever the type and the family are called.
  */
 static bool
 compares_as_citext(Oid opfamily, Oid type)
@@ -248,7 +242,8 @@ compares_as_citext(Oid opfamily, Oid type)
 	 * In other encodings of several bytes, lower() fails where libc does not know a
 	 * character.  Core may never compare such a string.
 	 */
-	return OidIsValid(function) && get_typlen(type) == -1 && gpusort_is_c_function(function, "$libdir/citext", "citext_cmp") &&
+	return OidIsValid(function) && get_typlen(type) == -1 &&
+		gpusort_is_c_function(function, "$libdir/citext", "citext_cmp") &&
 		(GetDatabaseEncoding() == PG_UTF8 || pg_database_encoding_max_length() == 1);
 }
 

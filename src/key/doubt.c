@@ -3,10 +3,9 @@
  * doubt.c
  *		What the words of row keys leave undecided, and how the columns decide it.
  *
- * Words leave a column undecided where they hold only the beginning of its value, where
- * two of its values share words, and in columns that have no words.  The words of
- * text under libc only propose an order, and none at all once the locale is
- * distrusted (key/weights.c).
+ * Words leave a column undecided where they hold only the beginning of its value, where two of its values share
+ * words, and in columns that have no words.  The words of text under libc only propose an order, and none at all once
+ * the locale is distrusted (key/weights.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -57,25 +56,22 @@ gpusort_rowkey_doubt(const GpusortRowKey *key)
 void
 gpusort_rowkey_add_doubt(GpusortRowKey *key, const GpusortDoubt *doubt)
 {
+	const GpusortRowColumn *last = &key->columns[key->ncolumns - 1];
+
 	key->undecided |= doubt->undecided;
 	for (int i = 0; i < key->nencoded; i++)
-	{
-		GpusortRowColumn *column = &key->columns[i];
-
-		column->crowd_met |= doubt->crowded >> i & 1;
-		if ((doubt->undecided >> i & 1) != 0 && column->few != NULL)
-			gpusort_few_end(column);
-	}
+		key->columns[i].crowd_met |= doubt->crowded >> i & 1;
+	if (last->few != NULL && (doubt->undecided >> (key->ncolumns - 1) & 1) != 0)
+		gpusort_rowkey_end_few(key);
 }
 
 void
 gpusort_rowkey_end_few(GpusortRowKey *key)
 {
-	for (int i = 0; i < key->nencoded; i++)
-	{
-		if (key->columns[i].few != NULL)
-			gpusort_few_end(&key->columns[i]);
-	}
+	GpusortRowColumn *last = &key->columns[key->ncolumns - 1];
+
+	if (last->few != NULL)
+		gpusort_few_end(last);
 }
 
 void

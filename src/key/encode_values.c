@@ -3,9 +3,8 @@
  * encode_values.c
  *		Encodes interval, timetz, enum, inet and cidr values as words of a row key.
  *
- * Each encoder follows the type's comparator in PostgreSQL: interval_cmp_value
- * (timestamp.c), timetz_cmp_internal (date.c), enum_cmp_internal (enum.c)
- * and network_cmp_internal (network.c).
+ * Each encoder follows the type's comparator in PostgreSQL: interval_cmp_value (timestamp.c), timetz_cmp_internal
+ * (date.c), enum_cmp_internal (enum.c) and network_cmp_internal (network.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -24,15 +23,13 @@
 #include "key/column.h"
 
 /*
- * PostgreSQL compares intervals by the sum of the time and of 30 * months + days
- * days of 24 hours.  The encoder moves whole days from the time to the days.  The
- * remaining time is at least 0 and less than a day, so that (days, time) has the
- * order of the sum.  The pair takes 74 bits: 37 for the days, 37 for the time.
+ * PostgreSQL compares intervals by the sum of the time and of 30 * months + days days of 24 hours.  The encoder moves
+ * whole days from the time to the days.  The remaining time is at least 0 and less than a day, so that (days, time)
+ * has the order of the sum.  The pair takes 74 bits: 37 for the days, 37 for the time.
  *
- * The days lie within -2^36 to 2^36: months and days add up to less than 2^31 *
- * 31, and the time, below 2^63 microseconds, to about 10^8 days.  In PostgreSQL
- * 17 and later the infinities have the extreme value in each field, and so sort
- * at the ends.
+ * The days lie within -2^36 to 2^36: months and days add up to less than 2^31 * 31, and the time, below 2^63
+ * microseconds, to about 10^8 days.  In PostgreSQL 17 and later the infinities have the extreme value in each field,
+ * and so sort at the ends.
  */
 bool
 gpusort_rowinterval_encode(GpusortRowColumn *column, Datum value, uint64 *words)
@@ -54,9 +51,8 @@ gpusort_rowinterval_encode(GpusortRowColumn *column, Datum value, uint64 *words)
 }
 
 /*
- * PostgreSQL compares timetz values by their time in UTC, then by their zone.
- * AT TIME ZONE with an interval can make any int4 a zone (in seconds), so the
- * UTC time in microseconds takes 53 bits.
+ * PostgreSQL compares timetz values by their time in UTC, then by their zone.  AT TIME ZONE with an interval can make
+ * any int4 a zone (in seconds), so the UTC time in microseconds takes 53 bits.
  */
 bool
 gpusort_rowtimetz_encode(GpusortRowColumn *column, Datum value, uint64 *words)
@@ -71,14 +67,12 @@ gpusort_rowtimetz_encode(GpusortRowColumn *column, Datum value, uint64 *words)
 }
 
 /*
- * PostgreSQL compares enum labels by pg_enum.enumsortorder, a float4.  Adding a
- * label, even between two others, does not change the numbers of the others.
- * (There is one exception: if no float4 is left between the two, all labels get
- * new numbers.  A sort that had seen some labels before that and meets others
- * after it would place them wrongly, as PostgreSQL's own cache would.)
+ * PostgreSQL compares enum labels by pg_enum.enumsortorder, a float4.  Adding a label, even between two others, does
+ * not change the numbers of the others.  (There is one exception: if no float4 is left between the two, all labels
+ * get new numbers.  A sort that had seen some labels before that and meets others after it would place them wrongly,
+ * as PostgreSQL's own cache would.)
  *
- * The ranks are cached in a direct-mapped table, indexed by the label's OID
- * modulo GPUSORT_ENUM_SLOTS.
+ * The ranks are cached in a direct-mapped table, indexed by the label's OID modulo GPUSORT_ENUM_SLOTS.
  */
 /* The rank key of a label's enumsortorder */
 static uint32
@@ -91,9 +85,9 @@ rank_of(HeapTuple label)
 }
 
 /*
- * Ranks a label that is not in pg_enum, from where a superuser may have deleted it.  PostgreSQL compares two labels with even
- * OIDs by these alone, and others by pg_enum only.  So its rank is as far behind that of the last even label below it, or before
- * that of the first one above, as their OIDs are.
+ * Ranks a label that is not in pg_enum, from where a superuser may have deleted it.  PostgreSQL compares two labels
+ * with even OIDs by these alone, and others by pg_enum only.  So its rank is as far behind that of the last even
+ * label below it, or before that of the first one above, as their OIDs are.
  */
 static uint32
 rank_missing(Oid type, Oid label)
@@ -163,11 +157,10 @@ gpusort_rowenum_encode(GpusortRowColumn *column, Datum value, uint64 *words)
  * The host bits of the network are cleared.  Where one network continues another one,
  * its further bits are 0 or greater, and it is longer.
  *
- * An IPv6 address is written in groups of 32 bits, because network and host bits share
- * its 128 bits.  A group has its network bits, padded with zeros, and 6 bits for their
- * number.  If they are fewer than 32, the network ends here, and the host bits follow:
- * those of this group and all later groups.  Different networks differ in a group that
- * both have; after equal networks, the host bits are in the same place.
+ * An IPv6 address is written in groups of 32 bits, because network and host bits share its 128 bits.  A group has its
+ * network bits, padded with zeros, and 6 bits for their number.  If they are fewer than 32, the network ends here,
+ * and the host bits follow: those of this group and all later groups.  Different networks differ in a group that both
+ * have; after equal networks, the host bits are in the same place.
  *
  *			bit 62	bits 61 to 0
  *	word 0	1		the first 62 of these bits

@@ -3,10 +3,9 @@
  * few.c
  *		The few values of a column whose words hold only a prefix.
  *
- * In a column of a few long strings, such as names of countries or web addresses, all
- * rows would tie, although two different strings hardly ever have the same words.  So
- * the strings and their words are kept as long as they are few and no two of them have
- * the same words.  A string that is found needs no encoding.
+ * In a column of a few long strings, such as names of countries or web addresses, all rows would tie, although two
+ * different strings hardly ever have the same words.  So the strings and their words are kept as long as they are few
+ * and no two of them have the same words.  A string that is found needs no encoding.
  *
  *-------------------------------------------------------------------------
  */

@@ -4,35 +4,28 @@
  *		The first primary weights of a text under an ICU collation, made
  *		without ICU's sort keys.
  *
- * ICU gives each letter zero, one or more primary weights.  All forms of a
- * letter have the same: A and á have the weight of a.  To compare two strings,
- * ICU compares their sequences of primary weights first.  If the sequences
- * differ, they decide, and a sequence sorts before any longer one that begins
- * with it.  Accents and case decide only between equal sequences (Unicode
- * Technical Standard #10, section 7; CollationCompare in ICU's sources).
+ * ICU gives each letter zero, one or more primary weights.  All forms of a letter have the same: A and á have the
+ * weight of a.  To compare two strings, ICU compares their sequences of primary weights first.  If the sequences
+ * differ, they decide, and a sequence sorts before any longer one that begins with it.  Accents and case decide only
+ * between equal sequences (Unicode Technical Standard #10, section 7; CollationCompare in ICU's sources).
  *
- * A weight has 1 to 4 bytes, none of them zero.  No weight of a collation is
- * the beginning of another weight: ICU's sort keys consist of these bytes, and
- * rely on it (writeSortKeyUpToQuaternary in ICU's collationkeys.cpp).  A check of
- * the 135 collations of ICU 72 found no exception.  So the bytes of a sequence,
- * put one after the other and padded with zeros, compare by memcmp as the
- * sequence does.  Any number of first bytes keeps that order wherever two
+ * A weight has 1 to 4 bytes, none of them zero.  No weight of a collation is the beginning of another weight: ICU's
+ * sort keys consist of these bytes, and rely on it (writeSortKeyUpToQuaternary in ICU's collationkeys.cpp).  A check
+ * of the 135 collations of ICU 72 found no exception.  So the bytes of a sequence, put one after the other and padded
+ * with zeros, compare by memcmp as the sequence does.  Any number of first bytes keeps that order wherever two
  * strings differ, even if they end within a weight.
  *
- * The head of a string is the first 16 of these bytes, of which the words hold
- * 127 bits: 15 letters of a-z, 7 of Cyrillic, or 5 Han characters.  ICU's sort keys
- * are shorter for scripts whose weights share their first byte, which they store once
- * for a stretch of letters, with an end mark.  A head does without this compression.
+ * The head of a string is the first 16 of these bytes, of which the words hold 127 bits: 15 letters of a-z, 7 of
+ * Cyrillic, or 5 Han characters.  ICU's sort keys are shorter for scripts whose weights share their first byte, which
+ * they store once for a stretch of letters, with an end mark.  A head does without this compression.
  *
- * Weights come from tables of characters (key/icu_read.h).  ICU itself must read
- * the characters whose weights depend on their neighbors.  Where one of them turns
- * up, ICU reads from the character before it up to a character that depends on none
- * before it.  That part costs as much as ICU's sort key.  A character after a full
- * head must be looked at, too, because it may change the weights of the last one.
+ * Weights come from tables of characters (key/icu_read.h).  ICU itself must read the characters whose weights depend
+ * on their neighbors.  Where one of them turns up, ICU reads from the character before it up to a character that
+ * depends on none before it.  That part costs as much as ICU's sort key.  A character after a full head must be
+ * looked at, too, because it may change the weights of the last one.
  *
- * ICU takes milliseconds to list the contractions.  So the tables are made only
- * after a number of bytes whose reading by ICU takes about as long.  The
- * weights are the same with and without the tables.
+ * ICU takes milliseconds to list the contractions.  So the tables are made only after a number of bytes whose reading
+ * by ICU takes about as long.  The weights are the same with and without the tables.
  *
  *-------------------------------------------------------------------------
  */
@@ -97,8 +90,7 @@ gpusort_icu_can_begin(GpusortIcu *icu, const char *at, const char *end)
 #define MAX_KEPT_UNITS		4096
 
 /*
- * After this many looked-up characters without weights ICU reads on, because
- * append_by_icu() checks for interrupts.
+ * After this many looked-up characters without weights ICU reads on, because append_by_icu() checks for interrupts.
  */
 #define MAX_IGNORED		256
 
@@ -161,10 +153,7 @@ gpusort_icu_find(Oid collation)
 	return icu->usable ? icu : NULL;
 }
 
-/*
- * Writes a weight behind the first used bytes of a head that is not full, and
- * returns how many are used then.
- */
+/* Writes a weight behind the first used bytes of a head that is not full, and returns how many are used then. */
 static inline int
 append_weight(uint8 *bytes, int used, const GpusortIcuChar *weight)
 {
@@ -176,9 +165,8 @@ append_weight(uint8 *bytes, int used, const GpusortIcuChar *weight)
 /*
  * Appends weights from the tables, of the characters from *at on.
  *
- * Returns true when the head is complete: it is full, or the string has ended.
- * Otherwise ICU must read on from *at, which is the character before the one
- * that stopped the look-up.  The head then has the weights of all characters
+ * Returns true when the head is complete: it is full, or the string has ended.  Otherwise ICU must read on from *at,
+ * which is the character before the one that stopped the look-up.  The head then has the weights of all characters
  * before *at.
  */
 static bool
@@ -241,9 +229,8 @@ read_flags(GpusortIcu *icu, const unsigned char **at, const unsigned char *end)
 }
 
 /*
- * Appends weights that ICU reads, of the characters from *at on.  Stops between
- * two characters that do not depend on each other, and moves *at there; without
- * the tables, only at the end of the string.
+ * Appends weights that ICU reads, of the characters from *at on.  Stops between two characters that do not depend on
+ * each other, and moves *at there; without the tables, only at the end of the string.
  *
  * Returns true when the head is complete: it is full, or the string has ended.
  */

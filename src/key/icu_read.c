@@ -12,12 +12,10 @@
  *				Russian.  Each script adds its own number to the first byte of
  *				its weights.
  *
- * In a numeric collation, which compares digits as numbers, the weights of digits
- * depend on how many stand together.
+ * In a numeric collation, which compares digits as numbers, the weights of digits depend on how many stand together.
  *
- * PostgreSQL has loaded the ICU library, whose version may differ from that of
- * the headers here.  ICU's functions have the version in their names.  So this
- * file references them weakly, and without them refuses all collations.
+ * PostgreSQL has loaded the ICU library, whose version may differ from that of the headers here.  ICU's functions
+ * have the version in their names.  So this file references them weakly, and without them refuses all collations.
  *
  *-------------------------------------------------------------------------
  */
@@ -84,9 +82,8 @@ gpusort_icu_start(GpusortIcuReader *reader, const uint16 *text, int32 n)
 }
 
 /*
- * An element holds the upper half of a weight.  If the lower half is not zero,
- * the next element holds it.  Such a second element has both bits of 0xC0 set,
- * and no other element has.
+ * An element holds the upper half of a weight.  If the lower half is not zero, the next element holds it.  Such a
+ * second element has both bits of 0xC0 set, and no other element has.
  */
 uint32
 gpusort_icu_next(GpusortIcuReader *reader)
@@ -158,9 +155,8 @@ add_range(GpusortIcuReader *reader, uint16 start, uint8 shift)
 }
 
 /*
- * Finds out by how much each script moves.  The sort key of a script's first
- * weight begins with the weight's first byte after the move.  Returns false if
- * that does not work for this collation.
+ * Finds out by how much each script moves.  The sort key of a script's first weight begins with the weight's first
+ * byte after the move.  Returns false if that does not work for this collation.
  */
 static bool
 read_reordering(GpusortIcuReader *reader)
@@ -282,10 +278,10 @@ set_bit(uint8 *bits, uint16 character)
 }
 
 /*
- * Marks the UTF-16 units of the collation's contractions.  A contraction here is a string that has weights of its own, or a
- * character whose weights depend on the one before, with that one.  Sets the bit of each unit that is first in a
- * contraction, and the bit of each that comes later in one.  A first unit is not marked if gpusort_icu_interacts() is true of
- * it or the second one.
+ * Marks the UTF-16 units of the collation's contractions.  A contraction here is a string that has weights of its
+ * own, or a character whose weights depend on the one before, with that one.  Sets the bit of each unit that is first
+ * in a contraction, and the bit of each that comes later in one.  A first unit is not marked if
+ * gpusort_icu_interacts() is true of it or the second one.
  */
 static void
 mark_contractions(GpusortIcuReader *reader)

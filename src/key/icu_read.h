@@ -3,9 +3,8 @@
  * icu_read.h
  *		Primary weights (key/icu.c) of characters, read from ICU and kept in tables.
  *
- * ICU's collation elements, which tell the weights of any string, are slow.
- * But most characters have the same weights in every string.  We ask ICU for
- * them once and keep them in tables, at a tenth of the cost per string.  ICU
+ * ICU's collation elements, which tell the weights of any string, are slow.  But most characters have the same
+ * weights in every string.  We ask ICU for them once and keep them in tables, at a tenth of the cost per string.  ICU
  * must read the characters whose weights depend on their neighbors:
  *
  *	marks		Combining marks act on the character before them, in any order.
@@ -22,10 +21,7 @@
 #ifndef GPUSORT_KEY_ICU_READ_H
 #define GPUSORT_KEY_ICU_READ_H
 
-/*
- * utils/pg_locale.h needs ICU's headers, which PostgreSQL's development packages
- * do not depend on.
- */
+/* utils/pg_locale.h needs ICU's headers, which PostgreSQL's development packages do not depend on. */
 #if defined(USE_ICU) && defined(__has_include)
 #if __has_include(<unicode/ucol.h>)
 #define GPUSORT_HAVE_ICU
@@ -36,14 +32,12 @@
 
 #include <unicode/ucol.h>
 #include <unicode/ucoleitr.h>
+#include <unicode/utf16.h>
 #include <unicode/utf8.h>
 
 #include "port/pg_bswap.h"
 
-/*
- * A range of weights that script reordering moves together.  It ends where the
- * next range starts.
- */
+/* A range of weights that script reordering moves together.  It ends where the next range starts. */
 typedef struct GpusortIcuRange
 {
 	uint16		start;			/* upper two bytes of its first weight, before the move */
@@ -104,9 +98,10 @@ typedef struct GpusortIcuReader
 extern bool gpusort_icu_open(GpusortIcuReader *reader);
 
 /*
- * gpusort_icu_start() begins to read n UTF-16 units of text, of which ICU makes a copy.  gpusort_icu_next() then returns one
- * primary weight at a time, in the order and with the values that the collation compares, and 0 at the end of the text.  A
- * weight with less than 4 bytes has them in its upper bits.  These and the functions below raise ICU's errors.
+ * gpusort_icu_start() begins to read n UTF-16 units of text, of which ICU makes a copy.  gpusort_icu_next() then
+ * returns one primary weight at a time, in the order and with the values that the collation compares, and 0 at the
+ * end of the text.  A weight with less than 4 bytes has them in its upper bits.  These and the functions below raise
+ * ICU's errors.
  */
 extern void gpusort_icu_start(GpusortIcuReader *reader, const uint16 *text, int32 n);
 extern uint32 gpusort_icu_next(GpusortIcuReader *reader);
@@ -150,9 +145,8 @@ gpusort_icu_depends(const GpusortIcuChar *c, uint8 flags_before)
 }
 
 /*
- * Returns the code point at *at and moves *at past it.  A server can be made to
- * store invalid UTF-8.  Invalid bytes decode to the same number of U+FFFD as in
- * ICU.
+ * Returns the code point at *at and moves *at past it.  A server can be made to store invalid UTF-8.  Invalid bytes
+ * decode to the same number of U+FFFD as in ICU.
  */
 static inline uint32
 gpusort_icu_read(const unsigned char **at, const unsigned char *end)

@@ -65,9 +65,8 @@ extern const GpusortType *gpusort_type_get(Oid typid);
 extern const GpusortType *gpusort_type_find(Oid typid);
 
 /*
- * Returns the encoding for gpusort_encode() of a type whose value_bytes and
- * key_bytes are equal (all types except smallint).  rank: make rank keys, which
- * are equal for equal values, instead of value keys.
+ * Returns the encoding for gpusort_encode() of a type whose value_bytes and key_bytes are equal (all types except
+ * smallint).  rank: make rank keys, which are equal for equal values, instead of value keys.
  */
 extern GpusortEncoding gpusort_type_encoding(const GpusortType *type, bool descending,
 											 bool rank);
@@ -130,8 +129,9 @@ gpusort_scaled_is(const GpusortType *type)
 }
 
 /*
- * Converts a numeric to the bigint.  NaN, which is greater than all others, becomes the greatest bigint.  Returns false if the
- * value cannot be made of the bigint again: it is infinite, or it has another scale than its type, or too many digits.
+ * Converts a numeric to the bigint.  NaN, which is greater than all others, becomes the greatest bigint.  Returns
+ * false if the value cannot be made of the bigint again: it is infinite, or it has another scale than its type, or
+ * too many digits.
  */
 extern bool gpusort_scaled_from(const GpusortType *type, Datum value, int64 *scaled);
 
@@ -150,7 +150,7 @@ extern Datum gpusort_scaled_value(const GpusortType *type, int64 scaled);
 
 /* Places are offsets in bytes from the first byte of a tuple's header.  These are none: */
 #define GPUSORT_PLACE_NULL		0	/* the column is NULL */
-#define GPUSORT_PLACE_UNKNOWN	1	/* the tuple is older than one of the columns that are found: all of them are unknown */
+#define GPUSORT_PLACE_UNKNOWN	1	/* the tuple is older than one of the columns: all are unknown */
 
 /* Where the first columns lie in tuples.  Columns and tuples have numbers from 0. */
 typedef struct GpusortPlaces
@@ -233,8 +233,9 @@ typedef struct GpusortSortColumn
 
 typedef struct GpusortRowKey GpusortRowKey;
 
-/* Makes one, whose values this expression computes.  Allocates in the current memory context. */
-extern GpusortSortColumn gpusort_rowkey_column(AttrNumber attno, Oid sort_operator, Oid collation, bool nulls_first, Expr *expr);
+/* Makes one, whose values this expression computes. */
+extern GpusortSortColumn gpusort_rowkey_column(AttrNumber attno, Oid sort_operator, Oid collation, bool nulls_first,
+											   Expr *expr);
 
 /* How core compares values of a column, by what takes the time */
 typedef enum GpusortComparison
@@ -251,8 +252,8 @@ typedef enum GpusortComparison
 extern GpusortComparison gpusort_rowkey_slowest(Oid type, Oid collation);
 
 /*
- * Returns the collation under which it costs least to put values side by side that this operator finds equal: "C" for strings
- * that are equal if their bytes are, as under each deterministic collation, else the values' own.
+ * Returns the collation under which it costs least to put values side by side that this operator finds equal: "C" for
+ * strings that are equal if their bytes are, as under each deterministic collation, else the values' own.
  */
 extern Oid	gpusort_rowkey_equality_collation(Oid equals, Oid collation);
 
@@ -305,9 +306,8 @@ extern bool gpusort_rowkey_wants_sample(const GpusortRowKey *key);
 typedef TupleTableSlot *(*GpusortSampleRow) (void *arg, uint64 i);
 
 /*
- * Chooses the words by a sample of n rows, which row() returns, of about as many rows as
- * expected (key/settle.c).  Allocates lasting state in the current
- * memory context.  Must be called before any row is encoded.
+ * Chooses the words by a sample of n rows, which row() returns, of about as many rows as expected (key/settle.c).
+ * Allocates lasting state in the current memory context.  Must be called before any row is encoded.
  */
 extern void gpusort_rowkey_settle(GpusortRowKey *key, GpusortSampleRow row, void *arg, uint32 n,
 								  double expected);
@@ -327,16 +327,15 @@ extern int gpusort_rowkey_bits(const GpusortRowKey *key);
 /*
  * Writes the words of the slot's row, the most significant first.  Leaves nothing allocated.
  *
- * Words can be compared if they are made with one key, before and after a reset, or by several
- * processes with keys for the same columns that are not settled, or settled by the same sample and keep
- * the same values.
+ * Words can be compared if they are made with one key, before and after a reset, or by several processes with keys
+ * for the same columns that are not settled, or settled by the same sample and keep the same values.
  */
 extern void gpusort_rowkey_encode(GpusortRowKey *key, TupleTableSlot *slot, uint64 *words);
 
 /*
- * Does the same for n tuples of a heap page, from number first on, whose columns have been found, none of them unknown: words
- * has their keys one after the other.  attnos: column i of a slot's row is column attnos[i] of these, from 1, or if that is 0,
- * constants[i]; NULL: they have the same columns.
+ * Does the same for n tuples of a heap page, from number first on, whose columns have been found, none of them
+ * unknown: words has their keys one after the other.  attnos: column i of a slot's row is column attnos[i] of these,
+ * from 1, or if that is 0, constants[i]; NULL: they have the same columns.
  */
 extern void gpusort_rowkey_encode_rows(GpusortRowKey *key, const GpusortPlaces *places, const AttrNumber *attnos,
 									   const GpusortConstant *constants, const HeapTupleHeader *tuples, int first, int n,
@@ -363,8 +362,8 @@ extern GpusortDoubt gpusort_rowkey_doubt(const GpusortRowKey *key);
 extern void gpusort_rowkey_add_doubt(GpusortRowKey *key, const GpusortDoubt *doubt);
 
 /*
- * Ends the few values that the key keeps (few.c).  Another process has met values that this key does not keep, and that may have a
- * kept one's words.  gpusort_rowkey_add_doubt() does the same.
+ * Ends the few values that the key keeps (few.c).  Another process has met values that this key does not keep, and
+ * that may have a kept one's words.  gpusort_rowkey_add_doubt() does the same.
  */
 extern void gpusort_rowkey_end_few(GpusortRowKey *key);
 
@@ -409,7 +408,7 @@ typedef struct GpusortColumnOrder
 	bool		descending;
 	bool		by_bytes;		/* by memcmp(), then the shorter value first, and all that reversed
 								 * if descending; gpusort_rowkey_bytes() returns the bytes */
-	GpusortLibc *libc;	/* strings compare by strcoll() in this locale, and by their bytes
+	GpusortLibc *libc;			/* strings compare by strcoll() in this locale, and by their bytes
 								 * if that finds them equal; else NULL */
 	bool		is_name;		/* strings are names */
 	bool		blank_padded;	/* their trailing blanks do not count */
@@ -438,13 +437,13 @@ extern int gpusort_rowkey_compare_values(GpusortRowKey *key, int column, Datum a
  */
 #define GPUSORT_TAIL_WORDS		6
 
-extern void gpusort_rowkey_encode_entry(GpusortRowKey *key, TupleTableSlot *slot, uint64 *words, uint64 *tail, NullableDatum *values);
+extern void gpusort_rowkey_encode_entry(GpusortRowKey *key, TupleTableSlot *slot, uint64 *words, uint64 *tail,
+										NullableDatum *values);
 extern int gpusort_rowkey_compare_taken(GpusortRowKey *key, const NullableDatum *a, const NullableDatum *b);
 
 /*
- * Returns the bytes by which a value, not NULL, of a column that compares by bytes compares.
- * They lie within the value, or, if gpusort_rowkey_copied_bytes() is not 0, in memory that
- * is allocated.
+ * Returns the bytes by which a value, not NULL, of a column that compares by bytes compares.  They lie within the
+ * value, or, if gpusort_rowkey_copied_bytes() is not 0, in memory that is allocated.
  */
 extern void gpusort_rowkey_bytes(const GpusortRowKey *key, int column, Datum value,
 								 const char **bytes, Size *length);
@@ -461,18 +460,16 @@ extern Size gpusort_rowkey_remote_bytes(Datum value);
 #define GPUSORT_CITEXT_ROOM		1024
 
 /*
- * Returns a string in small letters, as citext_cmp() makes them, and sets *lowered to
- * its length, which may differ from length.  The result is in room, of size bytes, if
- * it fits, and else allocated in the current memory context; no zero byte is behind it.
- * The string has whole characters.  Raises the errors of lower().
+ * Returns a string in small letters, as citext_cmp() makes them, and sets *lowered to its length, which may differ
+ * from length.  The result is in room, of size bytes, if it fits, and else allocated in the current memory context;
+ * no zero byte is behind it.  The string has whole characters.  Raises the errors of lower().
  */
 extern char *gpusort_citext_lower(const char *data, Size length, char *room, Size size, Size *lowered);
 
 /*
- * Returns a table of 256 bytes: the small letter of each ASCII letter, whatever its
- * neighbours are.  It is 0 for 0, for bytes beyond ASCII, and for letters whose small
- * letter is no ASCII letter, as that of I in Turkish.  The table lives until the
- * backend exits.
+ * Returns a table of 256 bytes: the small letter of each ASCII letter, whatever its neighbours are.  It is 0 for 0,
+ * for bytes beyond ASCII, and for letters whose small letter is no ASCII letter, as that of I in Turkish.  The table
+ * lives until the backend exits.
  */
 extern const uint8 *gpusort_citext_ascii(void);
 

@@ -111,10 +111,9 @@ take_apart(const struct varlena *datum)
  *			63 to 8					7 to 1		0
  *	word 1	digits 4 to 7			0			1: more digits follow
  *
- * The weight is biased to be unsigned.  Negative numbers complement all these bits.
- * Zero has bit 62 set and no other.  The greatest weight with digits of 14 ones each
- * stands for +Infinity, and its complement for -Infinity.  NaN has word 1 all ones
- * in addition.
+ * The weight is biased to be unsigned.  Negative numbers complement all these bits.  Zero has bit 62 set and no
+ * other.  The greatest weight with digits of 14 ones each stands for +Infinity, and its complement for -Infinity.
+ * NaN has word 1 all ones in addition.
  * ----------------------------------------------------------------
  */
 

@@ -3,9 +3,8 @@
  * rowkey.c
  *		Makes the row key of a row: 64-bit words that sort as the ORDER BY list.
  *
- * The encoder runs once for every row, between the child's tuples and the
- * engine's keys, where single nanoseconds count.  It deforms the attributes
- * once, encodes fixed-width values inline by a switch on the column's kind, and
+ * The encoder runs once for every row, between the child's tuples and the engine's keys, where single nanoseconds
+ * count.  It deforms the attributes once, encodes fixed-width values inline by a switch on the column's kind, and
  * allocates nothing.
  *
  * key/column.h explains how a column becomes words, and what the encoder does
@@ -50,7 +49,7 @@ plan_words(GpusortKeyPlan *plan, GpusortRowColumn *column)
 								 plan->ncolumns, GPUSORT_MAX_WORDS);
 	plan->nencoded++;
 	plan->words += column->words;
-	plan->strings |= column->kind == GPUSORT_ROW_TEXT || column->kind == GPUSORT_ROW_NAME || gpusort_column_is_prefix(column);
+	plan->strings |= column->is_string || column->is_name || gpusort_column_is_prefix(column);
 }
 
 /* Columns after the first one whose words never decide have no words. */
@@ -150,9 +149,7 @@ gpusort_rowkey_bits(const GpusortRowKey *key)
 	return key->bits;
 }
 
-/*
- * Encoders of fixed-width values.  They are inlined into encode_value().
- */
+/* Encoders of fixed-width values.  They are inlined into encode_value(). */
 
 /* The 48 bits of a macaddr and of a tid */
 static inline uint64
@@ -252,10 +249,7 @@ encode_null(const GpusortRowColumn *column, uint64 *words)
 		words[i] = column->masks.null[i];
 }
 
-/*
- * Fills a key from words to end, after a column that does not decide: later
- * columns must not decide either.
- */
+/* Fills a key from words to end, after a column that does not decide: later columns must not decide either. */
 static pg_noinline void
 fill_later_words(GpusortRowKey *key, GpusortRowColumn *column, uint64 *words, uint64 *end)
 {
@@ -332,8 +326,8 @@ encode_values(const ColumnValues *values, GpusortRowKind kind, int bytes, bool b
 }
 
 /*
- * A loop for each column reads the values from where they lie in the tuples (key/tuple.c).  No slot is filled, the kind of the
- * column is looked at once, and the cache misses of several rows overlap.
+ * A loop for each column reads the values from where they lie in the tuples (key/tuple.c).  No slot is filled, the
+ * kind of the column is looked at once, and the cache misses of several rows overlap.
  */
 void
 gpusort_rowkey_encode_rows(GpusortRowKey *key, const GpusortPlaces *places, const AttrNumber *attnos,

@@ -3,15 +3,13 @@
  * sample_strings.c
  *		Chooses the words of strings by what the strings of a sample have in common.
  *
- * The words of a string hold its first bytes.  If most strings of a column begin with
- * the same ones, as URLs do, words that skip them tell more strings apart.  A few
- * strings, spread over the sample, show the prefix.  When they are in order, the
- * prefix of all of them is that of the first and the last one.  A few strings at each
- * end may lack it, because their words tell that they do (key/text.c).
+ * The words of a string hold its first bytes.  If most strings of a column begin with the same ones, as URLs do,
+ * words that skip them tell more strings apart.  A few strings, spread over the sample, show the prefix.  When they
+ * are in order, the prefix of all of them is that of the first and the last one.  A few strings at each end may lack
+ * it, because their words tell that they do (key/text.c).
  *
- * Under ICU, words hold weights, so the prefix is one of weights.  Under libc's rules,
- * words hold codes of the letters behind the prefix (key/alphabet.c), and a column
- * gets a third word if two would leave too many ties.
+ * Under ICU, words hold weights, so the prefix is one of weights.  Under libc's rules, words hold codes of the
+ * letters behind the prefix (key/alphabet.c), and a column gets a third word if two would leave too many ties.
  *
  *-------------------------------------------------------------------------
  */
@@ -84,8 +82,8 @@ common_length(const void *a, const void *b, int most)
 }
 
 /*
- * Takes the first bytes of string i of n that are spread over the sample, in the current memory context.  Returns false if it is
- * NULL, or if it must be fetched or decompressed although fetch is false.
+ * Takes the first bytes of string i of n that are spread over the sample, in the current memory context.  Returns
+ * false if it is NULL, or if it must be fetched or decompressed although fetch is false.
  */
 static bool
 take_string(const GpusortSample *sample, const GpusortRowColumn *column, int i, int n, bool fetch, SampledString *string)
@@ -139,7 +137,8 @@ same_words(const SampledString *a, const SampledString *b, int skip)
 
 /* Gives a column this prefix: bytes of a string, and weights. */
 static GpusortPrefix *
-set_prefix(GpusortRowColumn *column, MemoryContext lasting, const char *string, int length, const uint8 *weights, int nweights)
+set_prefix(GpusortRowColumn *column, MemoryContext lasting, const char *string, int length,
+		   const uint8 *weights, int nweights)
 {
 	GpusortPrefix *prefix = MemoryContextAllocZero(lasting, sizeof(GpusortPrefix) + nweights + length);
 	uint8	   *room = (uint8 *) (prefix + 1);
@@ -197,7 +196,8 @@ static void
 choose_libc_prefix(GpusortRowColumn *column, const SampledString *strings, int count, MemoryContext lasting)
 {
 	const SampledString *middle = &strings[count / 2];
-	int			bytes = gpusort_libc_clip(middle->bytes, middle->length, Min(common_bytes(strings, count), MAX_LIBC_PREFIX_BYTES));
+	int			common = Min(common_bytes(strings, count), MAX_LIBC_PREFIX_BYTES);
+	int			bytes = gpusort_libc_clip(middle->bytes, middle->length, common);
 	uint8		weights[GPUSORT_MAX_WEIGHTS];
 	GpusortPrefix *prefix;
 
@@ -212,8 +212,8 @@ choose_libc_prefix(GpusortRowColumn *column, const SampledString *strings, int c
 }
 
 /*
- * Makes the alphabet of what follows the prefix, unless there are too many letters.  Returns the bits in which words have a letter,
- * about.
+ * Makes the alphabet of what follows the prefix, unless there are too many letters.  Returns the bits in which words
+ * have a letter, about.
  */
 static int
 make_alphabet(const GpusortSample *sample, GpusortRowColumn *column, MemoryContext lasting)
@@ -240,9 +240,8 @@ make_alphabet(const GpusortSample *sample, GpusortRowColumn *column, MemoryConte
 }
 
 /*
- * Would two words be too few to tell the strings of the whole sort apart?  Each
- * doubling of the rows makes neighbours in the order share as many more bits as the
- * ones before have, on average.
+ * Would two words be too few to tell the strings of the whole sort apart?  Each doubling of the rows makes neighbours
+ * in the order share as many more bits as the ones before have, on average.
  */
 static bool
 wants_third_word(const GpusortSample *sample, const GpusortRowColumn *column,

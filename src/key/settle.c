@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * sample.c
+ * settle.c
  *		Chooses the words of a row key by the first rows of a sort.
  *
  * key/column_plan.c gives each column words by its type alone.  For most types there is
@@ -39,10 +39,7 @@
 /* Fewer rows are no sample. */
 #define MIN_SAMPLE			64
 
-/*
- * The values that are looked at for repetitions.  If these are all different, there are
- * hardly less than 3,000.
- */
+/* The values that are looked at for repetitions.  If these are all different, there are hardly less than 3,000. */
 #define REPEAT_VALUES		128
 
 bool
@@ -98,11 +95,9 @@ count_tied(const GpusortSample *sample)
 }
 
 /*
- * Returns the part of tied rows up to which it is better not to encode the column
- * for each row: 1/2 if values are often fetched from a TOAST table or
- * decompressed, at microseconds each; 1/16 if each takes some 100 ns; 1/64 if most
- * values are longer than their words, which then cost memory and a search for ties;
- * 0 if it is to be encoded.
+ * Returns the part of tied rows up to which it is better not to encode the column for each row: 1/2 if values are
+ * often fetched from a TOAST table or decompressed, at microseconds each; 1/16 if each takes some 100 ns; 1/64 if
+ * most values are longer than their words, which then cost memory and a search for ties; 0 if it is to be encoded.
  */
 static double
 tied_part_to_open(const GpusortSample *sample, const GpusortRowColumn *column)

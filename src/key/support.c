@@ -91,7 +91,8 @@ gpusort_rowsupport_possible(const GpusortSortColumn *from, Oid opfamily, Oid opc
 	GpusortSupport support;
 
 	return OidIsValid(function) &&
-		(prepare(from, from->sort_operator, &support) || gpusort_is_c_function(function, "$libdir/postgis-3", "lwgeom_sortsupport"));
+		(prepare(from, from->sort_operator, &support) ||
+		 gpusort_is_c_function(function, "$libdir/postgis-3", "lwgeom_sortsupport"));
 }
 
 void
@@ -125,7 +126,8 @@ gpusort_rowsupport_encode(GpusortRowColumn *column, Datum value, uint64 *words)
 
 			value = PointerGetDatum(cstring_to_text_with_len(lowered, length));
 		}
-		word = ((uint64) support->abbreviation->abbrev_converter(value, support->abbreviation) << support->shift) ^ support->sign;
+		word = (uint64) support->abbreviation->abbrev_converter(value, support->abbreviation) << support->shift;
+		word ^= support->sign;
 		MemoryContextSwitchTo(old);
 		MemoryContextReset(support->cxt);
 	}

@@ -3,22 +3,19 @@
  * text.c
  *		Words of strings.
  *
- * A string that compares by its bytes (memcmp, then the shorter one first) has
- * two words.  They hold its first 15 bytes, padded with zeros.  The last byte
- * holds the length plus one, or 17 if the string is longer than 15 bytes.  The
- * length keeps strings apart that padding makes equal: if two strings of up to
- * 15 bytes are equal after padding, the longer one is the shorter one plus some
- * zero bytes (which bytea can have), and the shorter one sorts first.  So the
- * words of a string of up to 15 bytes hold all of it.  The words of a longer
- * string are a prefix, and no short string has the same words.
+ * A string that compares by its bytes (memcmp, then the shorter one first) has two words.  They hold its first 15
+ * bytes, padded with zeros.  The last byte holds the length plus one, or 17 if the string is longer than 15 bytes.
+ * The length keeps strings apart that padding makes equal: if two strings of up to 15 bytes are equal after padding,
+ * the longer one is the shorter one plus some zero bytes (which bytea can have), and the shorter one sorts first.  So
+ * the words of a string of up to 15 bytes hold all of it.  The words of a longer string are a prefix, and no short
+ * string has the same words.
  *
  * The last byte is 1 to 17, or the complement of that under DESC.  So the words
  * are never all zeros or all ones, which are NULL's.
  *
- * If most strings begin with the same prefix (key/sample_strings.c), the first byte is 1 if
- * a string sorts before those with the prefix, 2 if it has the prefix, and 3 if it
- * sorts after them.  Then come the first 14 bytes, of strings with the prefix those
- * that follow it, and the length plus one, or 16 if there are more than 14 bytes.
+ * If most strings begin with the same prefix (key/sample_strings.c), the first byte is 1 if a string sorts before
+ * those with the prefix, 2 if it has the prefix, and 3 if it sorts after them.  Then come the first 14 bytes, of
+ * strings with the prefix those that follow it, and the length plus one, or 16 if there are more than 14 bytes.
  *
  * key/weights.c makes the words of strings under ICU and under libc.
  *
@@ -132,7 +129,9 @@ gpusort_rowstring_tail(const GpusortRowColumn *column, Datum value, uint64 *word
 	if (unlikely(remote))
 		datum = column->blank_padded ? pg_detoast_datum_packed(datum) : detoast_attr_slice(datum, 0, most);
 	data = VARDATA_ANY(datum);
-	length = column->blank_padded ? bpchartruelen(unconstify(char *, data), VARSIZE_ANY_EXHDR(datum)) : VARSIZE_ANY_EXHDR(datum);
+	length = VARSIZE_ANY_EXHDR(datum);
+	if (column->blank_padded)
+		length = bpchartruelen(unconstify(char *, data), length);
 	if (prefix != NULL)
 		begin = PREFIXED_HEAD_BYTES +
 			(length >= prefix->length && memcmp(data, prefix->string, prefix->length) == 0 ? prefix->length : 0);
