@@ -15,7 +15,7 @@
 #include "nodes/execnodes.h"
 #include "nodes/extensible.h"
 
-#include "key/keytype.h"
+#include "key/key.h"
 #include "scan/page.h"
 #include "sort/stream.h"
 

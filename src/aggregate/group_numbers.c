@@ -19,7 +19,7 @@
 
 #include "aggregate/aggregate.h"
 #include "compat.h"
-#include "key/keytype.h"
+#include "key/key.h"
 
 /* Groups that have room however little memory there is, and slots of the table for each group at least */
 #define LEAST_GROUPS	64

@@ -23,7 +23,7 @@
 #include "aggregate/aggregate.h"
 #include "compat.h"
 #include "functions/functions.h"
-#include "key/scaled.h"
+#include "key/key.h"
 
 bool
 gpusort_calls_volatile(const void *expressions)

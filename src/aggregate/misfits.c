@@ -3,7 +3,7 @@
  * misfits.c
  *		Values of numeric(precision, scale) that are none of their declared type.
  *
- * Keys of such columns are integers (key/scaled.h).  A value with another scale, or with too many digits, has none.  Core
+ * Keys of such columns are integers (key/numeric.c).  A value with another scale, or with too many digits, has none.  Core
  * seldom lets one into a column, but it does, and sorts it right.  So values without keys are kept as they are, in one of
  * core's tuplesorts.  If there are some, the values of all keys join them at the end, and the aggregates read them in order.
  *

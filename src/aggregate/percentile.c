@@ -26,7 +26,7 @@
 
 #include "aggregate/aggregate.h"
 #include "aggregate/aggregate_state.h"
-#include "key/scaled.h"
+#include "key/key.h"
 
 void
 gpusort_fractions_init(GpusortFractions *fractions, const Aggref *aggref, PlanState *ps)

@@ -19,7 +19,7 @@
 #include "aggregate/aggregate_state.h"
 #include "functions/functions.h"
 #include "guc.h"
-#include "key/scaled.h"
+#include "key/key.h"
 
 /* Returns the index of what an aggregate needs in the node's values, to which it is added if it is new. */
 static int

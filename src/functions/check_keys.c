@@ -15,7 +15,7 @@
 #include "utils/typcache.h"
 
 #include "functions/functions.h"
-#include "key/scaled.h"
+#include "key/key.h"
 
 /* Values between two checks for interrupts */
 #define INTERRUPT_ROWS	65536

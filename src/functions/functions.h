@@ -12,7 +12,7 @@
 #include "utils/array.h"
 
 #include "base/check.h"
-#include "key/keytype.h"
+#include "key/key.h"
 #include "run/run.h"
 
 /* ---- check_keys.c: gpusort.verify checks sorted values ---- */

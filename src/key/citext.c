@@ -3,16 +3,14 @@
  * citext.c
  *		Case-insensitive text: citext, of PostgreSQL's contrib.
  *
- * citext_cmp() makes small letters of both strings, by the rules of the database's
- * default collation, and compares the results as text compares under the collation of
- * the sort.  So it makes a string small log2(n) times in a sort, which takes several
- * times as long as comparing.  Here that is done once for each string, and then the
- * string gets the words of a text.
+ * citext_cmp() makes small letters of both strings, by the rules of the database's default collation, and compares
+ * the results as text compares under the collation of the sort.  So it makes a string small log2(n) times in a sort,
+ * which takes several times as long as comparing.  Here that is done once for each string, and then the string gets
+ * the words of a text.
  *
- * lower() of PostgreSQL decodes the string, allocates memory three times, and asks
- * libc or ICU about each letter: 0.2 to 0.6 us for a string of 32 bytes.  Most strings
- * have only ASCII letters, whose small letters are asked for once.  They do not depend on
- * neighbours that are ASCII, too: Unicode's rules about neighbours are for Greek letters and
+ * lower() of PostgreSQL decodes the string, allocates memory three times, and asks libc or ICU about each letter: 0.2
+ * to 0.6 us for a string of 32 bytes.  Most strings have only ASCII letters, whose small letters are asked for once.
+ * They do not depend on neighbours that are ASCII, too: Unicode's rules about neighbours are for Greek letters and
  * combining marks.
  *
  *-------------------------------------------------------------------------
@@ -22,7 +20,7 @@
 #include "catalog/pg_collation.h"
 #include "utils/formatting.h"
 
-#include "key/rowkey.h"
+#include "key/key.h"
 
 #define ASCII		0x80
 

@@ -3,14 +3,13 @@
  * column.h
  *		How one column of an ORDER BY list becomes words of the row key.
  *
- * key/column_plan.c chooses the plan of a column, key/sample.c adapts it to the first
+ * key/column_plan.c chooses the plan of a column, key/settle.c adapts it to the first
  * rows, and key/rowkey.c encodes rows.
  *
- * A column has one to three words.  Their unsigned order is the order of the
- * column's values.  DESC complements the bits of the value.  NULL has words of
- * its own, which sort before or after all values as NULLS FIRST or NULLS LAST
- * asks, whether or not the column is DESC.  There are three plans for the
- * values and NULL, depending on the room that the type leaves:
+ * A column has one to three words.  Their unsigned order is the order of the column's values.  DESC complements the
+ * bits of the value.  NULL has words of its own, which sort before or after all values as NULLS FIRST or NULLS LAST
+ * asks, whether or not the column is DESC.  There are three plans for the values and NULL, depending on the room that
+ * the type leaves:
  *
  *	plan		words of a value				words of NULL
  *
@@ -34,22 +33,20 @@
  * row_types[] in key/column_plan.c has the plan of each type.  Texts under ICU and under libc, and types of
  * extensions that have abbreviated keys, have plan "flag" and always a prefix.
  *
- * Rows with equal words can still have different values in a column: where the words
- * hold only a prefix of a long value, and where two values of a crowded column share
- * words.  A prefix never equals the words of a value that fits, because one bit or byte of
- * them says that it is one; it counts as the whole value while all values with the same
+ * Rows with equal words can still have different values in a column: where the words hold only a prefix of a long
+ * value, and where two values of a crowded column share words.  A prefix never equals the words of a value that fits,
+ * because one bit or byte of them says that it is one; it counts as the whole value while all values with the same
  * words have the same bytes (key/few.c).
  *
- * The column does not decide between such rows, so the words of later columns must not
- * either.  After a prefix, all later words are 0.  Of the two values that share words, the
- * outer one keeps its exact later words.  Rows with the inner value get later words of
- * zeros if that value sorts below the outer one, or else of ones (in the bits that vary),
- * so that they sort on their side of the outer value.  They tie with each other, and
- * perhaps with a row of the outer value.  So a timestamp column with many 'infinity' is exact
- * unless the microsecond before 'infinity' occurs as well.
+ * The column does not decide between such rows, so the words of later columns must not either.  After a prefix, all
+ * later words are 0.  Of the two values that share words, the outer one keeps its exact later words.  Rows with the
+ * inner value get later words of zeros if that value sorts below the outer one, or else of ones (in the bits that
+ * vary), so that they sort on their side of the outer value.  They tie with each other, and perhaps with a row of the
+ * outer value.  So a timestamp column with many 'infinity' is exact unless the microsecond before 'infinity' occurs
+ * as well.
  *
  * The words of a string under libc's rules are a prefix of its key that libc may compare
- * otherwise than the string.  They only propose an order (key/libc_text.c).
+ * otherwise than the string.  They only propose an order (key/weights.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -60,8 +57,7 @@
 #include "utils/sortsupport.h"
 
 #include "compat.h"
-#include "key/keybits.h"
-#include "key/rowkey.h"
+#include "key/key.h"
 
 /* How a value is read and encoded, by plan and number of words. */
 typedef enum GpusortRowKind
@@ -91,15 +87,27 @@ typedef enum GpusortRowKind
 	GPUSORT_ROW_TIMETZ,
 	GPUSORT_ROW_INET,			/* three words once the sample has shown IPv6 */
 	/* the words are always a prefix */
-	GPUSORT_ROW_ABBREVIATED,	/* text and bpchar under ICU */
+	GPUSORT_ROW_ICU,			/* text and bpchar under ICU */
 	GPUSORT_ROW_LIBC,			/* text, bpchar and name under libc: words propose an order;
 								 * three words if the sample asks for them */
-	GPUSORT_ROW_SUPPORTED		/* other types whose sort support has abbreviated keys */
+	GPUSORT_ROW_SUPPORTED		/* other types whose sort support has abbreviated keys; also text
+								 * and bpchar under ICU if there are no tables of weights */
 } GpusortRowKind;
 
 #define GPUSORT_COLUMN_MAX_WORDS	3
 
-typedef struct GpusortEnumRanks GpusortEnumRanks;	/* values.c */
+/* Ranks of an enum's labels: label OIDs modulo GPUSORT_ENUM_SLOTS */
+#define GPUSORT_ENUM_SLOTS	512
+
+typedef struct GpusortEnumRanks
+{
+	struct
+	{
+		Oid			label;		/* InvalidOid: the slot is empty */
+		uint32		rank;		/* rank key of the label's enumsortorder */
+	}			slots[GPUSORT_ENUM_SLOTS];
+} GpusortEnumRanks;
+
 typedef struct GpusortSupport GpusortSupport;	/* support.c */
 
 /* The bits of the words that say more than the value does */
@@ -113,7 +121,44 @@ typedef struct GpusortMasks
 								 * other plans: 0 */
 } GpusortMasks;
 
-typedef struct GpusortRowColumn
+/*
+ * What most strings of a column begin with, so that their words skip it.
+ *
+ * Weights are skipped without being read where a string begins with cut bytes of one that has them.  Under ICU it is found
+ * out how many these are once the collation has tables.
+ */
+typedef struct GpusortPrefix
+{
+	const char *string;			/* the first bytes of most strings */
+	int			length;			/* their number */
+	int			nweights;		/* bytes of weights to skip; 0 for kind TEXT */
+	const uint8 *weights;		/* these bytes */
+	int			cut;			/* compare this many bytes of the string; 0: read all strings */
+	int			cut_weights;	/* bytes of their weights; at most nweights */
+	bool		cut_known;		/* cut and cut_weights are set */
+} GpusortPrefix;
+
+/* One ICU collation, with tables of its characters' weights (icu.c) */
+typedef struct GpusortIcu GpusortIcu;
+
+/* What tells the weights of strings: one of the first two is not NULL */
+typedef struct GpusortWeights
+{
+	GpusortIcu *icu;		/* both are kept by the backend */
+	GpusortLibc *libc;
+	struct GpusortAlphabet *alphabet;	/* under libc: makes words from codes; NULL: they are made from
+										 * strxfrm()'s weights */
+} GpusortWeights;
+
+typedef struct GpusortRowColumn GpusortRowColumn;
+
+/*
+ * Writes the words of a value that is not NULL.  Allocates nothing that remains.  Returns false if they do not decide: they
+ * hold only a prefix of the value.
+ */
+typedef bool (*GpusortEncoder) (GpusortRowColumn *column, Datum value, uint64 *words);
+
+struct GpusortRowColumn
 {
 	/* the plan */
 	GpusortRowKind kind;
@@ -124,11 +169,13 @@ typedef struct GpusortRowColumn
 								 * 1 to 63; other plans: 0 */
 	bool		descending;
 	bool		nulls_first;
+	bool		is_string;		/* text, bpchar, bytea */
 	bool		is_name;		/* strings: name, which is no varlena */
 	bool		blank_padded;	/* strings: bpchar, whose trailing blanks do not count */
 	bool		lowered;		/* strings: citext, made small first (key/citext.c) */
 	GpusortComparison comparison;	/* how core compares */
 	GpusortMasks masks;
+	GpusortEncoder encode;		/* NULL for the kinds that key/rowkey.c encodes inline */
 
 	/* what makes the words of its kind */
 	union
@@ -138,36 +185,19 @@ typedef struct GpusortRowColumn
 			Oid			type;
 			GpusortEnumRanks *ranks;
 		}			labels;		/* ENUM */
-		struct
-		{
-			const char *prefix; /* bytes that most values begin with; the words hold
-								 * what follows */
-			Size		prefix_bytes;	/* their number; 0: none */
-		}			bytes;		/* TEXT */
-		struct
-		{
-			struct GpusortIcu *tables;	/* primary weights, kept by the backend; NULL: there are none */
-			struct GpusortIcuPrefix *prefix;	/* weights that most values begin with; or NULL */
-			SortSupport abbreviation;	/* without tables: PostgreSQL's abbreviated keys */
-		}			icu;		/* ABBREVIATED */
-		struct
-		{
-			struct GpusortLibc *locale; /* kept by the backend */
-			struct GpusortLibcAlphabet *alphabet;	/* makes words from codes; NULL: they are
-													 * made from strxfrm()'s weights */
-			struct GpusortLibcPrefix *prefix;	/* bytes that most strings begin with; or NULL */
-		}			libc;		/* LIBC */
+		GpusortWeights weights; /* ICU, LIBC */
 		GpusortSupport *support;	/* SUPPORTED */
 	};
+	GpusortPrefix *prefix;		/* TEXT, ICU, LIBC: what most strings begin with; or NULL */
 	struct GpusortFew *few;		/* the few values of the last column; NULL: not known */
 	bool		crowd_met;		/* plan crowded: the inner value has occurred, in some process */
-} GpusortRowColumn;
+};
 
 /* Do even the words of a short value not decide? */
 static inline bool
 gpusort_column_is_prefix(const GpusortRowColumn *column)
 {
-	return column->kind >= GPUSORT_ROW_ABBREVIATED;
+	return column->kind >= GPUSORT_ROW_ICU;
 }
 
 /* The word of a float8 of these bits (plan "code"): 0 and all ones must remain for NULL. */
@@ -180,16 +210,11 @@ gpusort_column_float8(const GpusortRowColumn *column, uint64 bits)
 	return (Min(rank, PG_UINT64_MAX - 2) + 1) ^ column->masks.flip[0];
 }
 
-/*
- * Sets the words of a value in plan "flag" to place and the first bits of head.  In front of these, shift bits are left:
- * 1 for NULL's flag, or 3 if place, 0 to 2, says whether the value sorts before, among or after those with the prefix.
- */
-static inline void
-gpusort_column_set_words(const GpusortRowColumn *column, uint64 place, int shift, const uint64 *head, uint64 *words)
+/* The first word of a value in plan "flag" */
+static inline uint64
+gpusort_column_word(const GpusortRowColumn *column, uint64 bits)
 {
-	words[0] = ((place << 61 | head[0] >> shift) ^ column->masks.flip[0]) | column->masks.base;
-	for (int i = 1; i < column->words; i++)
-		words[i] = (head[i - 1] << (64 - shift) | head[i] >> shift) ^ column->masks.flip[i];
+	return (bits ^ column->masks.flip[0]) | column->masks.base;
 }
 
 /* Gives a column a third word, which is taken from *spare, before any row is encoded.  bits: those that can vary. */
@@ -213,37 +238,23 @@ extern const char *gpusort_rowtype_resolve(const GpusortSortColumn *from, int pl
 /* Prepares a planned column for encoding values.  from: the column of the ORDER BY list. */
 extern void gpusort_rowtype_begin(const GpusortSortColumn *from, GpusortRowColumn *column);
 
-/*
- * Encoders of one value that is not NULL.  They write the column's words, and
- * allocate nothing that remains.  Those that return bool return false if the words do
- * not decide: they hold only a prefix of the value.
- */
-extern bool gpusort_rowstring_encode(const GpusortRowColumn *column, Datum value, uint64 *words);
+/* ---- text.c, encode_values.c, numeric.c: encoders ---- */
+
+extern bool gpusort_rowstring_encode(GpusortRowColumn *column, Datum value, uint64 *words);
+extern bool gpusort_rowenum_encode(GpusortRowColumn *column, Datum value, uint64 *words);
+extern bool gpusort_rownumeric_encode(GpusortRowColumn *column, Datum value, uint64 *words);
+extern bool gpusort_rowinterval_encode(GpusortRowColumn *column, Datum value, uint64 *words);
+extern bool gpusort_rowtimetz_encode(GpusortRowColumn *column, Datum value, uint64 *words);
+extern bool gpusort_rowinet_encode(GpusortRowColumn *column, Datum value, uint64 *words);
 
 /* Writes the GPUSORT_TAIL_WORDS that order strings of kind TEXT by their bytes after those that are in their words. */
 extern void gpusort_rowstring_tail(const GpusortRowColumn *column, Datum value, uint64 *words);
-
-extern bool gpusort_rownumeric_encode(const GpusortRowColumn *column, Datum value, uint64 *words);
-extern bool gpusort_rowinet_encode(const GpusortRowColumn *column, Datum value, uint64 *words);
-extern void gpusort_rowinterval_encode(const GpusortRowColumn *column, Datum value, uint64 *words);
-extern void gpusort_rowtimetz_encode(const GpusortRowColumn *column, Datum value, uint64 *words);
 
 /* Is an inet value, which must not be NULL, an IPv6 address? */
 extern bool gpusort_rowinet_is_ipv6(Datum value);
 
 /* Bits that the third word of an inet column holds */
 #define GPUSORT_INET_THIRD_BITS	58
-
-/* Makes the words of a string under libc's rules. */
-extern void gpusort_rowlibc_words(const GpusortRowColumn *column, const char *data, Size length,
-								  uint64 *words);
-
-/* The same for kind ENUM, which has one word: returns it. */
-extern uint64 gpusort_rowenum_encode(const GpusortRowColumn *column, Datum value);
-
-/* For gpusort_rowtype_begin() */
-extern void gpusort_rowenum_begin(GpusortRowColumn *column);
-extern void gpusort_rowicu_begin(GpusortRowColumn *column, const GpusortSortColumn *from);
 
 /* ---- support.c ---- */
 
@@ -256,23 +267,16 @@ extern bool gpusort_rowsupport_possible(const GpusortSortColumn *from, Oid opfam
 /* Prepares a column of that kind, in the current memory context. */
 extern void gpusort_rowsupport_begin(GpusortRowColumn *column, const GpusortSortColumn *from);
 
-/* Makes the word of a value. */
-extern void gpusort_rowsupport_encode(const GpusortRowColumn *column, Datum value, uint64 *words);
+extern bool gpusort_rowsupport_encode(GpusortRowColumn *column, Datum value, uint64 *words);
 
 /* ---- few.c ---- */
 
 /*
- * Lets the words of a column of varlenas decide that hold only a prefix, as long as all
- * values with the same words have the same bytes.  Lives in the current memory context
- * and takes up to 220 kB.
+ * Lets the words of a column of varlenas decide that hold only a prefix, as long as all values with the same words
+ * have the same bytes.  Lives in the current memory context and takes up to 220 kB.  Ends, and frees column->few,
+ * once two values have the same words or there are too many to tell.
  */
 extern void gpusort_few_begin(GpusortRowColumn *column);
-
-/*
- * Encodes a value of such a column as its encoder does.  Returns false, and frees
- * column->few, once two values have the same words or there are too many to tell.
- */
-extern bool gpusort_few_encode(GpusortRowColumn *column, Datum value, uint64 *words);
 
 /* Has a value repeated? */
 extern bool gpusort_few_repeat(const GpusortRowColumn *column);
@@ -316,7 +320,7 @@ gpusort_load_be32(const void *pointer)
 	return pg_ntoh32(word);
 }
 
-/* Appends the lower n bits of a number, 1 to 64, whose other bits are 0, behind the used bits of words, whose other bits are 0. */
+/* Appends the lower n bits of a number, 1 to 64, behind the used bits of words.  All other bits of both are 0. */
 static inline void
 gpusort_append_bits(uint64 *words, Size used, uint64 number, int n)
 {
@@ -331,6 +335,100 @@ gpusort_append_bits(uint64 *words, Size used, uint64 number, int n)
 		word[1] |= number << (64 - (n - room));
 	}
 }
+
+/* ---- weights.c: words of strings under ICU and libc ---- */
+
+/* The most bytes of weights that a prefix has */
+#define GPUSORT_MAX_WEIGHTS		1024
+
+/* Room behind the weights that a caller asks for: the last one may be longer */
+#define GPUSORT_WEIGHTS_SLACK	4
+
+extern void gpusort_weights_encode(const GpusortRowColumn *column, const char *data, Size length, uint64 *words);
+
+/*
+ * Sets bytes, which are 0 and have room for GPUSORT_WEIGHTS_SLACK more, to the first n bytes of a string's weights.
+ * Returns the number of bytes of weights, which may be greater than n.  Equal strings have equal weights.
+ *
+ * Under ICU, different weights have the order of the strings, which may hold invalid bytes.  Raises ICU's errors, and
+ * may be interrupted.  Under libc, the order of the weights is not certain to be the collation's.  Reads no more of the
+ * string than fills n bytes, and at most GPUSORT_LIBC_STRING_BYTES.
+ */
+extern int	gpusort_icu_weights(GpusortIcu *icu, const char *data, Size length, uint8 *bytes, int n);
+extern int	gpusort_libc_weights(const GpusortLibc *libc, const char *data, Size length, uint8 *bytes, int n);
+
+static inline int
+gpusort_weights_read(const GpusortWeights *weights, const char *data, Size length, uint8 *bytes, int n)
+{
+	return weights->icu != NULL ? gpusort_icu_weights(weights->icu, data, length, bytes, n) :
+		gpusort_libc_weights(weights->libc, data, length, bytes, n);
+}
+
+/* ---- icu.c: the weights of texts under an ICU collation ---- */
+
+/*
+ * Returns the tables of a collation, which must be ICU's.  They live until the backend exits, and must not be freed.
+ * Returns NULL if the collation has settings that key/icu_read.c does not support.  All backends of a server get the
+ * same answer.  Raises an error if the collation does not exist or memory runs out.
+ */
+extern GpusortIcu *gpusort_icu_find(Oid collation);
+
+/* False if the database encoding is not UTF-8, or gpusort was built without ICU's headers: then there are no tables. */
+extern bool gpusort_icu_possible(void);
+
+/*
+ * Once the collation has tables, finds the longest part of the prefix's string whose weights do not depend on what
+ * follows and are the first of those to skip.
+ */
+extern void gpusort_icu_find_cut(GpusortIcu *icu, GpusortPrefix *prefix);
+
+/* Has a string the same weights from here on as if it began here?  The collation must have tables.  at may be end. */
+extern bool gpusort_icu_can_begin(GpusortIcu *icu, const char *at, const char *end);
+
+/* ---- libc.c: locales of libc ---- */
+
+/* The most bytes of a string that are given to strxfrm() */
+#define GPUSORT_LIBC_STRING_BYTES	512
+
+/* glibc's separator of two levels of weights */
+#define GPUSORT_LIBC_SEPARATOR		1
+
+/*
+ * Returns the locale with these names of LC_COLLATE and LC_CTYPE.  It lives until the backend exits.  Returns NULL if the
+ * system has no such locale.  The first call for a locale takes up to a millisecond.
+ */
+extern GpusortLibc *gpusort_libc_find(const char *collate, const char *ctype);
+
+/*
+ * As gpusort_libc_weights(), for all of a string, which has at most GPUSORT_LIBC_STRING_BYTES.  first_level: only for
+ * its weights of the first level, which may be fewer.
+ */
+extern int	gpusort_libc_key(const GpusortLibc *libc, const char *data, int length, bool first_level,
+							 uint8 *bytes, int n);
+
+/* Returns the number of bytes, at most limit, of the whole characters that a string begins with. */
+extern int	gpusort_libc_clip(const char *data, Size length, int limit);
+
+/* ---- alphabet.c: short codes for the weights that occur in a column under libc ---- */
+
+typedef struct GpusortAlphabet GpusortAlphabet;
+
+/* Makes an empty alphabet in the current memory context. */
+extern GpusortAlphabet *gpusort_alphabet_begin(GpusortLibc *libc);
+
+/* Adds the weights of a string's first bytes. */
+extern void gpusort_alphabet_add(GpusortAlphabet *alphabet, const char *data, Size length);
+
+/* Completes an alphabet.  Returns the bits of a code, 2 to 8; 0: it has too many weights and cannot be used. */
+extern int	gpusort_alphabet_end(GpusortAlphabet *alphabet);
+
+/*
+ * Sets the first room bits of head, which are 0, to the codes of a string's first letters, or to those of n bytes of
+ * weights that gpusort_libc_weights() has made.  Equal strings get equal codes.
+ */
+extern void gpusort_alphabet_encode(GpusortAlphabet *alphabet, const char *data, Size length, uint64 *head, int room);
+extern void gpusort_alphabet_encode_weights(const GpusortAlphabet *alphabet, const uint8 *weights, int n,
+											uint64 *head, int room);
 
 /* ---- rowkey.c ---- */
 
@@ -355,16 +453,43 @@ struct GpusortRowKey
 extern void gpusort_rowkey_encode_column(GpusortRowColumn *column, Datum value, bool isnull,
 										 uint64 *words);
 
-/*
- * Writes the words of column i of n rows; those of one row lie key->words behind those of the row before.  values: where each
- * value lies, or NULL for a NULL.  bytes: of a value; -1 for varlenas.  filled, which the caller has set to false before the
- * first column, says which rows need no more words, because an earlier value has not decided.  Returns whether a row has
- * been filled now.
- */
-extern bool gpusort_rowkey_encode_values(GpusortRowKey *key, int i, int bytes, bool byval, const char *const *values, int n,
-										 uint64 *words, bool *filled);
-
 /* Sets words, bits and last_encoded_attno from the first nencoded columns. */
 extern void gpusort_rowkey_measure(GpusortRowKey *key);
+
+/* ---- settle.c: the sample of rows by which the words are chosen ---- */
+
+/* A string of up to this many bytes fits its words; see key/text.c. */
+#define GPUSORT_SHORT_STRING_BYTES	15
+
+typedef struct GpusortSample
+{
+	GpusortRowKey *key;
+	GpusortSampleRow row;
+	void	   *arg;
+	uint32		n;				/* rows */
+	double		expected;		/* rows of the whole sort, at least n */
+	uint64	   *hashes;			/* of the words of the columns before the current one */
+} GpusortSample;
+
+/* Returns the column's value in row i of the sample, which may point into the row. */
+static inline Datum
+gpusort_sample_value(const GpusortSample *sample, uint32 i, const GpusortRowColumn *column, bool *isnull)
+{
+	return slot_getattr(sample->row(sample->arg, i), column->attribute + 1, isnull);
+}
+
+/* ---- sample_strings.c ---- */
+
+/*
+ * Chooses the words of a column of strings: the prefix to skip; under libc also the alphabet, and whether there is a third
+ * word, which is taken from *spare.  The column keeps its data in the memory context lasting.
+ */
+extern void gpusort_sample_choose_words(const GpusortSample *sample, GpusortRowColumn *column,
+										MemoryContext lasting, int *spare);
+
+/* ---- support.c ---- */
+
+/* Asks a column's sort support whether its abbreviated keys are of use, for which the sample is abbreviated. */
+extern void gpusort_sample_choose_support(const GpusortSample *sample, GpusortRowColumn *column);
 
 #endif							/* GPUSORT_KEY_COLUMN_H */

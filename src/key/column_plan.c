@@ -3,16 +3,13 @@
  * column_plan.c
  *		Chooses the columns that gpusort can order by, and the plan for each.
  *
- * The choice depends on the sort operator.  Its btree operator family must be
- * one of PostgreSQL's own, because an extension's family may define any order; of
- * extensions only citext's is known, and those that abbreviate keys (key/support.c).
- * The operator's input type says how to read the value.  The column's own type
- * may be another one that is binary coercible to it: a domain, varchar, cidr or
- * regclass.
+ * The choice depends on the sort operator.  Its btree operator family must be one of PostgreSQL's own, because an
+ * extension's family may define any order; of extensions only citext's is known, and those that abbreviate keys
+ * (key/support.c).  The operator's input type says how to read the value.  The column's own type may be another one
+ * that is binary coercible to it: a domain, varchar, cidr or regclass.
  *
- * Texts compare by their bytes under the C and POSIX collations, other locales of libc
- * that order by bytes, the builtin provider, and in the pattern_ops families.  Others
- * compare by ICU (key/text.c) or by libc (key/libc_text.c).
+ * Texts compare by their bytes under the C and POSIX collations, other locales of libc that order by bytes, the
+ * builtin provider, and in the pattern_ops families.  Others compare by ICU or by libc (key/weights.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -34,8 +31,6 @@
 #include "utils/syscache.h"
 
 #include "key/column.h"
-#include "key/icu.h"
-#include "key/libc.h"
 
 /* The encoding of some types.  key/column.h explains the fields and the plans. */
 typedef struct RowType
@@ -46,6 +41,7 @@ typedef struct RowType
 	uint8		width;			/* plan flag: bits of the value in the first word; else 0 */
 	uint8		bits;			/* bits that can vary, in all words */
 	uint64		sign;			/* sign bit of a signed integer, else 0 */
+	GpusortEncoder encode;		/* NULL: key/rowkey.c's inline */
 } RowType;
 
 static const RowType row_types[] = {
@@ -55,7 +51,7 @@ static const RowType row_types[] = {
 	{{INT4OID, DATEOID}, GPUSORT_ROW_INT4, 1, 32, 33, GPUSORT_SIGN32},
 	{{OIDOID}, GPUSORT_ROW_INT4, 1, 32, 33, 0},
 	{{FLOAT4OID}, GPUSORT_ROW_FLOAT4, 1, 32, 33, 0},
-	{{ANYENUMOID}, GPUSORT_ROW_ENUM, 1, 32, 33, 0},
+	{{ANYENUMOID}, GPUSORT_ROW_ENUM, 1, 32, 33, 0, gpusort_rowenum_encode},
 	{{MACADDROID}, GPUSORT_ROW_MACADDR, 1, 48, 49, 0},
 	{{TIDOID}, GPUSORT_ROW_TID, 1, 48, 49, 0},
 	{{FLOAT8OID}, GPUSORT_ROW_FLOAT8, 1, 0, 64, 0},
@@ -63,26 +59,22 @@ static const RowType row_types[] = {
 	{{XID8OID, PG_LSNOID}, GPUSORT_ROW_INT8, 1, 0, 64, 0},
 	{{MACADDR8OID}, GPUSORT_ROW_MACADDR8, 1, 0, 64, 0},
 	{{UUIDOID}, GPUSORT_ROW_UUID, 2, 0, 128, 0},
-	{{TEXTOID, BYTEAOID, BPCHAROID}, GPUSORT_ROW_TEXT, 2, 0, 128, 0},
-	{{NAMEOID}, GPUSORT_ROW_NAME, 2, 0, 128, 0},
-	{{NUMERICOID}, GPUSORT_ROW_NUMERIC, 2, 63, 128, 0},
-	{{INTERVALOID}, GPUSORT_ROW_INTERVAL, 2, 37, 75, 0},
-	{{TIMETZOID}, GPUSORT_ROW_TIMETZ, 2, 53, 86, 0},
-	{{INETOID}, GPUSORT_ROW_INET, 2, 63, 128, 0},
+	{{TEXTOID, BYTEAOID, BPCHAROID}, GPUSORT_ROW_TEXT, 2, 0, 128, 0, gpusort_rowstring_encode},
+	{{NAMEOID}, GPUSORT_ROW_NAME, 2, 0, 128, 0, gpusort_rowstring_encode},
+	{{NUMERICOID}, GPUSORT_ROW_NUMERIC, 2, 63, 128, 0, gpusort_rownumeric_encode},
+	{{INTERVALOID}, GPUSORT_ROW_INTERVAL, 2, 37, 75, 0, gpusort_rowinterval_encode},
+	{{TIMETZOID}, GPUSORT_ROW_TIMETZ, 2, 53, 86, 0, gpusort_rowtimetz_encode},
+	{{INETOID}, GPUSORT_ROW_INET, 2, 63, 128, 0, gpusort_rowinet_encode},
 };
 
-/*
- * text and bpchar under ICU: 127 bits of weights or, where there can be no
- * weights, the first 63 bits of an abbreviated key
- */
-static const RowType icu_type = {{0}, GPUSORT_ROW_ABBREVIATED, 2, 63, 128, 0};
-static const RowType abbreviated_type = {{0}, GPUSORT_ROW_ABBREVIATED, 1, 63, 64, 0};
+/* text and bpchar under ICU: 127 bits of weights */
+static const RowType icu_type = {{0}, GPUSORT_ROW_ICU, 2, 63, 128, 0, gpusort_rowstring_encode};
 
-/* The first 63 bits of an abbreviated key of another type */
-static const RowType supported_type = {{0}, GPUSORT_ROW_SUPPORTED, 1, 63, 64, 0};
+/* The first 63 bits of an abbreviated key: of another type, or of text and bpchar under ICU if there are no weights */
+static const RowType supported_type = {{0}, GPUSORT_ROW_SUPPORTED, 1, 63, 64, 0, gpusort_rowsupport_encode};
 
 /* text, bpchar and name under libc */
-static const RowType libc_type = {{0}, GPUSORT_ROW_LIBC, 2, 63, 128, 0};
+static const RowType libc_type = {{0}, GPUSORT_ROW_LIBC, 2, 63, 128, 0, gpusort_rowstring_encode};
 
 /* Returns the encoding of an input type, or NULL. */
 static const RowType *
@@ -124,9 +116,8 @@ catalog_string(int cache, HeapTuple tuple, AttrNumber attribute)
 }
 
 /*
- * Reads the provider and the locale from the catalogs, as pg_locale.c does.
- * pg_locale.h cannot be included: it needs the headers of ICU, which
- * PostgreSQL's development packages do not depend on.
+ * Reads the provider and the locale from the catalogs, as pg_locale.c does.  pg_locale.h cannot be included: it needs
+ * the headers of ICU, which PostgreSQL's development packages do not depend on.
  *
  * Under libc, sets *collate and *ctype to the names of the locale in palloc'ed strings,
  * or to NULL if the catalog has none; else to NULL.
@@ -196,10 +187,9 @@ gpusort_rowkey_equality_collation(Oid equals, Oid collation)
 }
 
 /*
- * Chooses between bytes, ICU and libc for a text column.  *type is the type's entry
- * for bytes; it becomes icu_type or abbreviated_type under ICU, and libc_type under
- * libc, with *libc set.  Returns NULL, or the reason why gpusort cannot order by the
- * column.
+ * Chooses between bytes, ICU and libc for a text column.  *type is the type's entry for bytes; it becomes icu_type or
+ * supported_type under ICU, and libc_type under libc, with *libc set.  Returns NULL, or the reason why gpusort cannot
+ * order by the column.
  */
 static const char *
 resolve_text(const RowType **type, Oid opfamily, Oid collation, int place, GpusortLibc **libc)
@@ -223,7 +213,7 @@ resolve_text(const RowType **type, Oid opfamily, Oid collation, int place, Gpuso
 		/* PostgreSQL has no abbreviated keys for name (varlena.c) */
 		if ((*type)->kind == GPUSORT_ROW_NAME)
 			return psprintf("column %d of type name compares by ICU", place);
-		*type = gpusort_icu_possible() ? &icu_type : &abbreviated_type;
+		*type = gpusort_icu_possible() ? &icu_type : &supported_type;
 		return NULL;
 	}
 	/* core raises an error about a locale that cannot be opened */
@@ -238,11 +228,10 @@ resolve_text(const RowType **type, Oid opfamily, Oid collation, int place, Gpuso
 }
 
 /*
- * Does a btree operator family compare values of this type by citext_cmp()?  An extension's
- * operator family may define any order, so its name proves nothing: the code that compares
- * decides, a function in C called citext_cmp in the library $libdir/citext.  Only superusers
- * can create such a function, and PostgreSQL loads contrib's code for it, whatever the type
- * and the family are called.
+ * Does a btree operator family compare values of this type by citext_cmp()?  An extension's operator family may
+ * define any order, so its name proves nothing: the code that compares decides, a function in C called citext_cmp in
+ * the library $libdir/citext.  Only superusers can create such a function, and PostgreSQL loads contrib's code for
+ * it, whatever the type and the family are called.
  */
 static bool
 compares_as_citext(Oid opfamily, Oid type)
@@ -253,7 +242,8 @@ compares_as_citext(Oid opfamily, Oid type)
 	 * In other encodings of several bytes, lower() fails where libc does not know a
 	 * character.  Core may never compare such a string.
 	 */
-	return OidIsValid(function) && get_typlen(type) == -1 && gpusort_is_c_function(function, "$libdir/citext", "citext_cmp") &&
+	return OidIsValid(function) && get_typlen(type) == -1 &&
+		gpusort_is_c_function(function, "$libdir/citext", "citext_cmp") &&
 		(GetDatabaseEncoding() == PG_UTF8 || pg_database_encoding_max_length() == 1);
 }
 
@@ -264,6 +254,7 @@ gpusort_rowtype_resolve(const GpusortSortColumn *from, int place, GpusortRowColu
 	const char *refusal;
 	GpusortLibc *libc = NULL;
 	bool		lowered = false;
+	bool		is_string;
 	Oid			opfamily;
 	Oid			opcintype;
 	GPUSORT_ORDERING ordering;
@@ -296,7 +287,8 @@ gpusort_rowtype_resolve(const GpusortSortColumn *from, int place, GpusortRowColu
 		return psprintf("the operator family of column %d is not built in", place);
 
 	/* bytea has no collation */
-	if ((type->kind == GPUSORT_ROW_TEXT && opcintype != BYTEAOID) || type->kind == GPUSORT_ROW_NAME)
+	is_string = type->kind == GPUSORT_ROW_TEXT;
+	if ((is_string && opcintype != BYTEAOID) || type->kind == GPUSORT_ROW_NAME)
 	{
 		refusal = resolve_text(&type, opfamily, from->collation, place, &libc);
 		if (refusal != NULL)
@@ -305,14 +297,16 @@ gpusort_rowtype_resolve(const GpusortSortColumn *from, int place, GpusortRowColu
 
 	memset(column, 0, sizeof(*column));
 	if (type->kind == GPUSORT_ROW_LIBC)
-		column->libc.locale = libc;
+		column->weights.libc = libc;
 	else if (type->kind == GPUSORT_ROW_ENUM)
 		column->labels.type = getBaseType(from->type);
 	column->kind = type->kind;
+	column->encode = type->encode;
 	column->attribute = from->attno - 1;
 	column->words = type->words;
 	column->bits = type->bits;
 	column->width = type->width;
+	column->is_string = is_string;
 	column->is_name = opcintype == NAMEOID;
 	column->blank_padded = opcintype == BPCHAROID;
 	column->lowered = lowered;
@@ -350,10 +344,17 @@ gpusort_rowtype_begin(const GpusortSortColumn *from, GpusortRowColumn *column)
 	switch (column->kind)
 	{
 		case GPUSORT_ROW_ENUM:
-			gpusort_rowenum_begin(column);
+			column->labels.ranks = palloc0(sizeof(GpusortEnumRanks));
 			break;
-		case GPUSORT_ROW_ABBREVIATED:
-			gpusort_rowicu_begin(column, from);
+		case GPUSORT_ROW_ICU:
+			column->weights.icu = gpusort_icu_find(from->collation);
+			if (column->weights.icu != NULL)
+				break;
+			column->kind = GPUSORT_ROW_SUPPORTED;
+			column->encode = supported_type.encode;
+			column->words = supported_type.words;
+			column->bits = supported_type.bits;
+			gpusort_rowsupport_begin(column, from);
 			break;
 		case GPUSORT_ROW_SUPPORTED:
 			gpusort_rowsupport_begin(column, from);

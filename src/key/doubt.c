@@ -3,10 +3,9 @@
  * doubt.c
  *		What the words of row keys leave undecided, and how the columns decide it.
  *
- * Words leave a column undecided where they hold only the beginning of its value, where
- * two of its values share words, and in columns that have no words.  The words of
- * text under libc only propose an order, and none at all once the locale is
- * distrusted (key/libc_text.c).
+ * Words leave a column undecided where they hold only the beginning of its value, where two of its values share
+ * words, and in columns that have no words.  The words of text under libc only propose an order, and none at all once
+ * the locale is distrusted (key/weights.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -17,7 +16,6 @@
 #include "port/pg_bitutils.h"
 #include "utils/builtins.h"
 
-#include "key/libc.h"
 #include "key/column.h"
 
 /* The columns, as bits, that the words of no row decide */
@@ -27,7 +25,7 @@ never_decided(const GpusortRowKey *key)
 	int			last = key->nencoded - 1;
 	uint32		columns = key->nencoded < key->ncolumns ? (uint32) 1 << key->nencoded : 0;
 
-	if (last >= 0 && key->columns[last].kind == GPUSORT_ROW_LIBC && key->columns[last].libc.locale->distrusted)
+	if (last >= 0 && key->columns[last].kind == GPUSORT_ROW_LIBC && key->columns[last].weights.libc->distrusted)
 		columns |= (uint32) 1 << last;
 	return columns;
 }
@@ -49,7 +47,7 @@ gpusort_rowkey_doubt(const GpusortRowKey *key)
 	{
 		doubt.proposed = last;
 		doubt.deciding -= key->columns[last].words;
-		if (key->columns[last].libc.locale->distrusted)
+		if (key->columns[last].weights.libc->distrusted)
 			doubt.words = doubt.deciding;
 	}
 	return doubt;
@@ -58,25 +56,22 @@ gpusort_rowkey_doubt(const GpusortRowKey *key)
 void
 gpusort_rowkey_add_doubt(GpusortRowKey *key, const GpusortDoubt *doubt)
 {
+	const GpusortRowColumn *last = &key->columns[key->ncolumns - 1];
+
 	key->undecided |= doubt->undecided;
 	for (int i = 0; i < key->nencoded; i++)
-	{
-		GpusortRowColumn *column = &key->columns[i];
-
-		column->crowd_met |= doubt->crowded >> i & 1;
-		if ((doubt->undecided >> i & 1) != 0 && column->few != NULL)
-			gpusort_few_end(column);
-	}
+		key->columns[i].crowd_met |= doubt->crowded >> i & 1;
+	if (last->few != NULL && (doubt->undecided >> (key->ncolumns - 1) & 1) != 0)
+		gpusort_rowkey_end_few(key);
 }
 
 void
 gpusort_rowkey_end_few(GpusortRowKey *key)
 {
-	for (int i = 0; i < key->nencoded; i++)
-	{
-		if (key->columns[i].few != NULL)
-			gpusort_few_end(&key->columns[i]);
-	}
+	GpusortRowColumn *last = &key->columns[key->ncolumns - 1];
+
+	if (last->few != NULL)
+		gpusort_few_end(last);
 }
 
 void
@@ -128,7 +123,7 @@ gpusort_rowkey_order(const GpusortRowKey *key, int number)
 	{
 		.descending = column->descending,
 			.by_bytes = column->kind == GPUSORT_ROW_TEXT,
-			.libc = column->kind == GPUSORT_ROW_LIBC ? column->libc.locale : NULL,
+			.libc = column->kind == GPUSORT_ROW_LIBC ? column->weights.libc : NULL,
 			.is_name = column->kind == GPUSORT_ROW_LIBC && column->is_name,
 			.blank_padded = column->blank_padded,
 			.lowered = column->lowered,

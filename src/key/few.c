@@ -3,10 +3,9 @@
  * few.c
  *		The few values of a column whose words hold only a prefix.
  *
- * In a column of a few long strings, such as names of countries or web addresses, all
- * rows would tie, although two different strings hardly ever have the same words.  So
- * the strings and their words are kept as long as they are few and no two of them have
- * the same words.  A string that is found needs no encoding.
+ * In a column of a few long strings, such as names of countries or web addresses, all rows would tie, although two
+ * different strings hardly ever have the same words.  So the strings and their words are kept as long as they are few
+ * and no two of them have the same words.  A string that is found needs no encoding.
  *
  *-------------------------------------------------------------------------
  */
@@ -31,6 +30,7 @@ typedef struct Slot
 typedef struct GpusortFew
 {
 	MemoryContext cxt;			/* holds this struct and the bytes */
+	GpusortEncoder encode;		/* of the column's kind */
 	int			count;			/* values */
 	Size		bytes;			/* of all values */
 	bool		repeated;
@@ -40,17 +40,9 @@ typedef struct GpusortFew
 } GpusortFew;
 
 void
-gpusort_few_begin(GpusortRowColumn *column)
-{
-	MemoryContext cxt = AllocSetContextCreate(CurrentMemoryContext, "GpuSort few values", ALLOCSET_DEFAULT_SIZES);
-
-	column->few = MemoryContextAllocZero(cxt, sizeof(GpusortFew));
-	column->few->cxt = cxt;
-}
-
-void
 gpusort_few_end(GpusortRowColumn *column)
 {
+	column->encode = column->few->encode;
 	MemoryContextDelete(column->few->cxt);
 	column->few = NULL;
 }
@@ -113,8 +105,9 @@ add_value(GpusortFew *few, Slot *slot, const char *bytes, Size length, const uin
 	return true;
 }
 
-bool
-gpusort_few_encode(GpusortRowColumn *column, Datum value, uint64 *words)
+/* Encodes a value as the encoder of its kind does, but words of a value that is kept decide. */
+static bool
+encode(GpusortRowColumn *column, Datum value, uint64 *words)
 {
 	GpusortFew *few = column->few;
 	const void *varlena = DatumGetPointer(value);
@@ -144,7 +137,7 @@ gpusort_few_encode(GpusortRowColumn *column, Datum value, uint64 *words)
 			}
 		}
 	}
-	if (gpusort_rowstring_encode(column, value, words))
+	if (few->encode(column, value, words))
 		return true;
 	if (!remote && !few->complete && add_value(few, slot, bytes, length, words, column->words))
 	{
@@ -153,4 +146,15 @@ gpusort_few_encode(GpusortRowColumn *column, Datum value, uint64 *words)
 	}
 	gpusort_few_end(column);
 	return false;
+}
+
+void
+gpusort_few_begin(GpusortRowColumn *column)
+{
+	MemoryContext cxt = AllocSetContextCreate(CurrentMemoryContext, "GpuSort few values", ALLOCSET_DEFAULT_SIZES);
+
+	column->few = MemoryContextAllocZero(cxt, sizeof(GpusortFew));
+	column->few->cxt = cxt;
+	column->few->encode = column->encode;
+	column->encode = encode;
 }

@@ -4,42 +4,35 @@
  *		The first primary weights of a text under an ICU collation, made
  *		without ICU's sort keys.
  *
- * ICU gives each letter zero, one or more primary weights.  All forms of a
- * letter have the same: A and á have the weight of a.  To compare two strings,
- * ICU compares their sequences of primary weights first.  If the sequences
- * differ, they decide, and a sequence sorts before any longer one that begins
- * with it.  Accents and case decide only between equal sequences (Unicode
- * Technical Standard #10, section 7; CollationCompare in ICU's sources).
+ * ICU gives each letter zero, one or more primary weights.  All forms of a letter have the same: A and á have the
+ * weight of a.  To compare two strings, ICU compares their sequences of primary weights first.  If the sequences
+ * differ, they decide, and a sequence sorts before any longer one that begins with it.  Accents and case decide only
+ * between equal sequences (Unicode Technical Standard #10, section 7; CollationCompare in ICU's sources).
  *
- * A weight has 1 to 4 bytes, none of them zero.  No weight of a collation is
- * the beginning of another weight: ICU's sort keys consist of these bytes, and
- * rely on it (writeSortKeyUpToQuaternary in ICU's collationkeys.cpp).  A check of
- * the 135 collations of ICU 72 found no exception.  So the bytes of a sequence,
- * put one after the other and padded with zeros, compare by memcmp as the
- * sequence does.  Any number of first bytes keeps that order wherever two
+ * A weight has 1 to 4 bytes, none of them zero.  No weight of a collation is the beginning of another weight: ICU's
+ * sort keys consist of these bytes, and rely on it (writeSortKeyUpToQuaternary in ICU's collationkeys.cpp).  A check
+ * of the 135 collations of ICU 72 found no exception.  So the bytes of a sequence, put one after the other and padded
+ * with zeros, compare by memcmp as the sequence does.  Any number of first bytes keeps that order wherever two
  * strings differ, even if they end within a weight.
  *
- * The head of a string is the first 16 of these bytes, of which the words hold
- * 127 bits: 15 letters of a-z, 7 of Cyrillic, or 5 Han characters.  ICU's sort keys
- * are shorter for scripts whose weights share their first byte, which they store once
- * for a stretch of letters, with an end mark.  A head does without this compression.
+ * The head of a string is the first 16 of these bytes, of which the words hold 127 bits: 15 letters of a-z, 7 of
+ * Cyrillic, or 5 Han characters.  ICU's sort keys are shorter for scripts whose weights share their first byte, which
+ * they store once for a stretch of letters, with an end mark.  A head does without this compression.
  *
- * Weights come from tables of characters (key/icu_table.h).  ICU itself must read
- * the characters whose weights depend on their neighbors.  Where one of them turns
- * up, ICU reads from the character before it up to a character that depends on none
- * before it.  That part costs as much as ICU's sort key.  A character after a full
- * head must be looked at, too, because it may change the weights of the last one.
+ * Weights come from tables of characters (key/icu_read.h).  ICU itself must read the characters whose weights depend
+ * on their neighbors.  Where one of them turns up, ICU reads from the character before it up to a character that
+ * depends on none before it.  That part costs as much as ICU's sort key.  A character after a full head must be
+ * looked at, too, because it may change the weights of the last one.
  *
- * ICU takes milliseconds to list the contractions.  So the tables are made only
- * after a number of bytes whose reading by ICU takes about as long.  The
- * weights are the same with and without the tables.
+ * ICU takes milliseconds to list the contractions.  So the tables are made only after a number of bytes whose reading
+ * by ICU takes about as long.  The weights are the same with and without the tables.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include "key/icu.h"
-#include "key/icu_table.h"
+#include "key/column.h"
+#include "key/icu_read.h"
 
 #ifndef GPUSORT_HAVE_ICU
 
@@ -55,15 +48,20 @@ gpusort_icu_possible(void)
 	return false;
 }
 
-void
-gpusort_icu_head(GpusortIcu *icu, GpusortIcuPrefix *prefix,
-				 const char *data, Size length, uint64 *head)
+int
+gpusort_icu_weights(GpusortIcu *icu, const char *data, Size length, uint8 *bytes, int n)
 {
 	pg_unreachable();
 }
 
 void
-gpusort_icu_weight_bytes(GpusortIcu *icu, const char *data, Size length, uint8 *bytes, int n)
+gpusort_icu_find_cut(GpusortIcu *icu, GpusortPrefix *prefix)
+{
+	pg_unreachable();
+}
+
+bool
+gpusort_icu_can_begin(GpusortIcu *icu, const char *at, const char *end)
 {
 	pg_unreachable();
 }
@@ -92,8 +90,7 @@ gpusort_icu_weight_bytes(GpusortIcu *icu, const char *data, Size length, uint8 *
 #define MAX_KEPT_UNITS		4096
 
 /*
- * After this many looked-up characters without weights ICU reads on, because
- * append_by_icu() checks for interrupts.
+ * After this many looked-up characters without weights ICU reads on, because append_by_icu() checks for interrupts.
  */
 #define MAX_IGNORED		256
 
@@ -103,22 +100,17 @@ typedef struct Head
 	int			want;			/* bytes of weights to read */
 	int			used;			/* bytes in use; 3 more than want at most, if the last
 								 * weight is cut off */
-	uint8	   *bytes;			/* room for want + CUT_OFF_BYTES; zeros after the used ones */
+	uint8	   *bytes;			/* room for want + GPUSORT_WEIGHTS_SLACK; zeros after the used ones */
 } Head;
-
-#define CUT_OFF_BYTES	4
 
 struct GpusortIcu
 {
 	GpusortIcu *next;			/* in the list of all collations */
-	MemoryContext cxt;			/* holds this struct and all that it points to */
 	bool		usable;			/* false: gpusort_icu_find() returns NULL for it */
 	GpusortIcuReader reader;
 	uint16	   *buffer;			/* UTF-16 text for ICU to read */
 	int32		buffer_size;	/* size of buffer, in UTF-16 units */
 	Size		bytes_read;		/* bytes of strings before the tables were made */
-	bool		has_tables;
-	GpusortIcuTable table;		/* the tables, once has_tables is set */
 };
 
 /* All collations that gpusort_icu_find() was asked for, usable or not */
@@ -138,8 +130,6 @@ gpusort_icu_find(Oid collation)
 	MemoryContext old;
 	GpusortIcu *icu;
 
-	if (!gpusort_icu_possible())
-		return NULL;
 	collator = GPUSORT_LOCALE_COLLATOR(pg_newlocale_from_collation(collation));
 	for (icu = collations; icu != NULL; icu = icu->next)
 	{
@@ -150,7 +140,7 @@ gpusort_icu_find(Oid collation)
 	cxt = AllocSetContextCreate(CurrentMemoryContext, "gpusort ICU collation", ALLOCSET_DEFAULT_SIZES);
 	old = MemoryContextSwitchTo(cxt);
 	icu = palloc0(sizeof(GpusortIcu));
-	icu->cxt = cxt;
+	icu->reader.cxt = cxt;
 	icu->reader.collator = collator;
 	icu->buffer_size = 64;
 	icu->buffer = palloc(icu->buffer_size * sizeof(uint16));
@@ -163,10 +153,7 @@ gpusort_icu_find(Oid collation)
 	return icu->usable ? icu : NULL;
 }
 
-/*
- * Writes a weight behind the first used bytes of a head that is not full, and
- * returns how many are used then.
- */
+/* Writes a weight behind the first used bytes of a head that is not full, and returns how many are used then. */
 static inline int
 append_weight(uint8 *bytes, int used, const GpusortIcuChar *weight)
 {
@@ -178,14 +165,15 @@ append_weight(uint8 *bytes, int used, const GpusortIcuChar *weight)
 /*
  * Appends weights from the tables, of the characters from *at on.
  *
- * Returns true when the head is complete: it is full, or the string has ended.
- * Otherwise ICU must read on from *at, which is the character before the one
- * that stopped the look-up.  The head then has the weights of all characters
+ * Returns true when the head is complete: it is full, or the string has ended.  Otherwise ICU must read on from *at,
+ * which is the character before the one that stopped the look-up.  The head then has the weights of all characters
  * before *at.
  */
 static bool
 append_by_table(GpusortIcu *icu, Head *head, const unsigned char **at, const unsigned char *end)
 {
+	uint8	   *const bytes = head->bytes;
+	const int	want = head->want;
 	const unsigned char *next = *at;
 	int			used = head->used;	/* head->used plus the weights of the character at *at */
 	uint8		flags_before = 0;	/* flags of the character at *at */
@@ -194,54 +182,31 @@ append_by_table(GpusortIcu *icu, Head *head, const unsigned char **at, const uns
 	while (next < end)
 	{
 		const unsigned char *begin = next;
-		const GpusortIcuChar *c = gpusort_icutable_find(&icu->table, &next, end);
+		const GpusortIcuChar *c = gpusort_icu_char(&icu->reader, &next, end);
 
-		if (unlikely(c == NULL || gpusort_icutable_depends(c, flags_before)))
+		if (unlikely(c == NULL || gpusort_icu_depends(c, flags_before)))
 		{
-			memset(head->bytes + head->used, 0, head->want + CUT_OFF_BYTES - head->used);
+			memset(bytes + head->used, 0, want + GPUSORT_WEIGHTS_SLACK - head->used);
 			return false;
 		}
 		/* stop only now: this character could have changed the weights of the one at *at */
-		if (used >= head->want)
+		if (used >= want)
 			break;
 		head->used = used;
 		*at = begin;
 		flags_before = c->flags;
 		if (likely((c->flags & GPUSORT_ICU_SEVERAL) == 0))
-			used = append_weight(head->bytes, used, c);
+			used = append_weight(bytes, used, c);
 		else if (c->count == 0 && ignored++ == MAX_IGNORED)
 			return false;
 		else
 		{
-			for (int i = 0; i < c->count && used < head->want; i++)
-				used = append_weight(head->bytes, used, &icu->table.expansions[c->weight + i]);
+			for (int i = 0; i < c->count && used < want; i++)
+				used = append_weight(bytes, used, &icu->reader.expansions[c->weight + i]);
 		}
 	}
 	head->used = used;
 	return true;
-}
-
-/*
- * Puts a code point behind the first n units of the buffer, which grows if
- * needed.  Returns the number of units then.
- */
-static int32
-put_char(GpusortIcu *icu, int32 n, uint32 character)
-{
-	if (n + 2 > icu->buffer_size)
-	{
-		/* an int32 is enough: a text has less than 2^30 bytes */
-		icu->buffer = repalloc_huge(icu->buffer, (Size) icu->buffer_size * 2 * sizeof(uint16));
-		icu->buffer_size *= 2;
-	}
-	if (character < 0x10000)
-		icu->buffer[n++] = character;
-	else
-	{
-		icu->buffer[n++] = 0xD7C0 + (character >> 10);
-		icu->buffer[n++] = 0xDC00 | (character & 0x3FF);
-	}
-	return n;
 }
 
 /*
@@ -252,47 +217,54 @@ static inline uint8
 read_flags(GpusortIcu *icu, const unsigned char **at, const unsigned char *end)
 {
 	const unsigned char *begin = *at;
-	const GpusortIcuChar *c = gpusort_icutable_find(&icu->table, at, end);
+	const GpusortIcuChar *c = gpusort_icu_char(&icu->reader, at, end);
 	uint32		character;
 
 	if (c != NULL)
 		return c->flags;
 	/* the contractions list a character beyond 16 bits by its UTF-16 units */
-	character = gpusort_icutable_read(&begin, end);
+	character = gpusort_icu_read(&begin, end);
 	return (gpusort_icu_interacts(&icu->reader, character) ? GPUSORT_ICU_CONTEXT : 0) |
-		(gpusort_icutable_has_bit(icu->table.laters, 0xD7C0 + (character >> 10)) ? GPUSORT_ICU_LATER : 0);
+		(gpusort_icu_has_bit(icu->reader.laters, U16_LEAD(character)) ? GPUSORT_ICU_LATER : 0);
 }
 
 /*
- * Appends weights that ICU reads, of the characters from *at on.  Stops between
- * two characters that do not depend on each other, and moves *at there; without
- * the tables, only at the end of the string.
+ * Appends weights that ICU reads, of the characters from *at on.  Stops between two characters that do not depend on
+ * each other, and moves *at there; without the tables, only at the end of the string.
  *
  * Returns true when the head is complete: it is full, or the string has ended.
  */
-static bool
+static pg_noinline bool
 append_by_icu(GpusortIcu *icu, Head *head, const unsigned char **at, const unsigned char *end)
 {
 	int32		n = 0;
+	uint32		character;
 	uint32		primary;
 	bool		independent = false;	/* the last character in the buffer has no GPUSORT_ICU_CONTEXT */
 
 	for (int chars = 0; *at < end; chars++)
 	{
 		const unsigned char *next = *at;
-		uint8		flags = icu->has_tables ? read_flags(icu, &next, end) : GPUSORT_ICU_CONTEXT;
+		uint8		flags = icu->reader.has_tables ? read_flags(icu, &next, end) : GPUSORT_ICU_CONTEXT;
 		bool		context = (flags & GPUSORT_ICU_CONTEXT) != 0;
 
 		if (chars >= MIN_ICU_CHARS && independent && !context && !(flags & GPUSORT_ICU_LATER))
 			break;
 		independent = !context;
-		n = put_char(icu, n, gpusort_icutable_read(at, end));
+		if (n + U16_MAX_LENGTH > icu->buffer_size)
+		{
+			/* an int32 is enough: a text has less than 2^30 bytes */
+			icu->buffer = repalloc_huge(icu->buffer, (Size) icu->buffer_size * 2 * sizeof(uint16));
+			icu->buffer_size *= 2;
+		}
+		character = gpusort_icu_read(at, end);
+		U16_APPEND_UNSAFE(icu->buffer, n, character);
 	}
 	CHECK_FOR_INTERRUPTS();
 	gpusort_icu_start(&icu->reader, icu->buffer, n);
 	while (head->used < head->want && (primary = gpusort_icu_next(&icu->reader)) != 0)
 	{
-		GpusortIcuChar weight = gpusort_icutable_one_weight(primary);
+		GpusortIcuChar weight = gpusort_icu_one_weight(primary);
 
 		head->used = append_weight(head->bytes, head->used, &weight);
 	}
@@ -306,57 +278,54 @@ append_by_icu(GpusortIcu *icu, Head *head, const unsigned char **at, const unsig
 	return *at == end || head->used >= head->want;
 }
 
-/* Reads the first weights of the string from at to end into an empty head. */
-static inline void
-read_head(GpusortIcu *icu, Head *head, const unsigned char *at, const unsigned char *end)
+int
+gpusort_icu_weights(GpusortIcu *icu, const char *data, Size length, uint8 *bytes, int n)
 {
-	if (unlikely(!icu->has_tables))
+	const unsigned char *at = (const unsigned char *) data;
+	const unsigned char *end = at + length;
+	Head		head = {.want = n, .bytes = bytes};
+
+	if (unlikely(!icu->reader.has_tables))
 	{
-		icu->bytes_read += STRING_BYTES + (end - at);
+		icu->bytes_read += STRING_BYTES + length;
 		if (icu->bytes_read > BYTES_WITHOUT_TABLES)
-		{
-			gpusort_icutable_begin(&icu->table, &icu->reader, icu->cxt);
-			icu->has_tables = true;
-		}
+			gpusort_icu_begin_tables(&icu->reader);
 	}
-	while (!(icu->has_tables && append_by_table(icu, head, &at, end)) &&
-		   !append_by_icu(icu, head, &at, end))
+	while (!(icu->reader.has_tables && append_by_table(icu, &head, &at, end)) &&
+		   !append_by_icu(icu, &head, &at, end))
 		 /* ICU has stopped within the string: look up the next characters */ ;
+	return head.used;
 }
 
-/*
- * May a string be read from at on, as if it began there?  at is before end.  In
- * invalid UTF-8, a byte that continues a character may belong to the byte before.
- */
-static inline bool
-can_begin(GpusortIcu *icu, const unsigned char *at, const unsigned char *end)
+bool
+gpusort_icu_can_begin(GpusortIcu *icu, const char *string, const char *string_end)
 {
-	bool		continues = (*at & 0xC0) == 0x80;
-	const GpusortIcuChar *c = gpusort_icutable_find(&icu->table, &at, end);
+	const unsigned char *at = (const unsigned char *) string;
+	const unsigned char *end = (const unsigned char *) string_end;
 
-	return !continues && c != NULL && (c->flags & (GPUSORT_ICU_CONTEXT | GPUSORT_ICU_LATER)) == 0;
+	/* in invalid UTF-8, a byte that continues a character may belong to the byte before */
+	return at == end ||
+		((*at & 0xC0) != 0x80 && (read_flags(icu, &at, end) & (GPUSORT_ICU_CONTEXT | GPUSORT_ICU_LATER)) == 0);
 }
 
-/*
- * Finds the longest part of the prefix's string whose weights do not depend on
- * what follows and are the first of those to skip.
- */
-static pg_noinline void
-find_cut(GpusortIcu *icu, GpusortIcuPrefix *prefix)
+void
+gpusort_icu_find_cut(GpusortIcu *icu, GpusortPrefix *prefix)
 {
 	const unsigned char *begin = (const unsigned char *) prefix->string;
 	const unsigned char *end = begin + prefix->length;
 	int			weights = 0;
 	uint8		flags_before = 0;
-	uint8		bytes[GPUSORT_ICU_PREFIX_BYTES];
+	uint8		bytes[GPUSORT_MAX_WEIGHTS + GPUSORT_WEIGHTS_SLACK] = {0};
 
+	if (!icu->reader.has_tables)
+		return;
 	prefix->cut_known = true;
 	for (const unsigned char *at = begin; at < end;)
 	{
-		const GpusortIcuChar *c = gpusort_icutable_find(&icu->table, &at, end);
+		const GpusortIcuChar *c = gpusort_icu_char(&icu->reader, &at, end);
 
 		/* invalid UTF-8 at the end may be the beginning of a character */
-		if (c == NULL || gpusort_icutable_depends(c, flags_before) || (at == end && at[-1] >= 0x80))
+		if (c == NULL || gpusort_icu_depends(c, flags_before) || (at == end && at[-1] >= 0x80))
 			break;
 		flags_before = c->flags;
 		if ((c->flags & GPUSORT_ICU_SEVERAL) == 0)
@@ -364,92 +333,20 @@ find_cut(GpusortIcu *icu, GpusortIcuPrefix *prefix)
 		else
 		{
 			for (int i = 0; i < c->count; i++)
-				weights += icu->table.expansions[c->weight + i].count;
+				weights += icu->reader.expansions[c->weight + i].count;
 		}
 		if (weights > prefix->nweights)
 			break;
-		if (at == end || can_begin(icu, at, end))
+		if (gpusort_icu_can_begin(icu, (const char *) at, (const char *) end))
 		{
 			prefix->cut = at - begin;
 			prefix->cut_weights = weights;
 		}
 	}
 	/* in the strings that the weights came from, the next character may have changed the last one */
-	gpusort_icu_weight_bytes(icu, prefix->string, prefix->cut, bytes, prefix->cut_weights);
+	(void) gpusort_icu_weights(icu, prefix->string, prefix->cut, bytes, prefix->cut_weights);
 	if (memcmp(bytes, prefix->weights, prefix->cut_weights) != 0)
 		prefix->cut = 0;
-}
-
-/*
- * Reads the head of a string after the prefix's weights, or the head of all its
- * weights if it lacks the prefix, into bytes, which are 0.  Returns whether it sorts before (-1) or after (1)
- * the strings that have the prefix, or is one of them (0).
- */
-static int
-head_after_prefix(GpusortIcu *icu, GpusortIcuPrefix *prefix, const unsigned char *at,
-				  const unsigned char *end, uint8 *bytes)
-{
-	const unsigned char *begin = at;
-	uint8		room[GPUSORT_ICU_PREFIX_BYTES + GPUSORT_ICU_HEAD_BYTES + CUT_OFF_BYTES];
-	Head		head = {.bytes = room};
-	Head		whole = {.want = GPUSORT_ICU_HEAD_BYTES, .bytes = bytes};
-	int			skipped = 0;
-	int			order;
-
-	if (unlikely(icu->has_tables && !prefix->cut_known))
-		find_cut(icu, prefix);
-	if (prefix->cut > 0 && end - at >= prefix->cut && memcmp(at, prefix->string, prefix->cut) == 0 &&
-		(end - at == prefix->cut || can_begin(icu, at + prefix->cut, end)))
-	{
-		at += prefix->cut;
-		skipped = prefix->cut_weights;
-	}
-	head.want = prefix->nweights - skipped + GPUSORT_ICU_HEAD_BYTES;
-	memset(room, 0, head.want + CUT_OFF_BYTES);
-	read_head(icu, &head, at, end);
-	order = memcmp(room, prefix->weights + skipped, prefix->nweights - skipped);
-	if (likely(order == 0))
-	{
-		memcpy(bytes, room + prefix->nweights - skipped, GPUSORT_ICU_HEAD_BYTES);
-		return 0;
-	}
-	read_head(icu, &whole, begin, end);
-	return order < 0 ? -1 : 1;
-}
-
-void
-gpusort_icu_head(GpusortIcu *icu, GpusortIcuPrefix *prefix,
-				 const char *data, Size length, uint64 *head)
-{
-	const unsigned char *begin = (const unsigned char *) data;
-	uint8		bytes[GPUSORT_ICU_HEAD_BYTES + CUT_OFF_BYTES] = {0};
-	Head		made = {.want = GPUSORT_ICU_HEAD_BYTES, .bytes = bytes};
-	int			order = 0;
-
-	if (unlikely(prefix != NULL))
-		order = head_after_prefix(icu, prefix, begin, begin + length, bytes);
-	else
-		read_head(icu, &made, begin, begin + length);
-
-	memcpy(head, bytes, GPUSORT_ICU_HEAD_BYTES);
-	head[0] = pg_ntoh64(head[0]);
-	head[1] = pg_ntoh64(head[1]);
-	if (prefix != NULL)
-	{
-		head[1] = head[0] << 62 | head[1] >> 2;
-		head[0] = (uint64) (order + 1) << 62 | head[0] >> 2;
-	}
-}
-
-void
-gpusort_icu_weight_bytes(GpusortIcu *icu, const char *data, Size length, uint8 *bytes, int n)
-{
-	uint8		room[GPUSORT_ICU_PREFIX_BYTES + CUT_OFF_BYTES] = {0};
-	Head		head = {.want = n, .bytes = room};
-
-	Assert(n <= GPUSORT_ICU_PREFIX_BYTES);
-	read_head(icu, &head, (const unsigned char *) data, (const unsigned char *) data + length);
-	memcpy(bytes, room, n);
 }
 
 #endif							/* GPUSORT_HAVE_ICU */

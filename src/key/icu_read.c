@@ -12,12 +12,10 @@
  *				Russian.  Each script adds its own number to the first byte of
  *				its weights.
  *
- * In a numeric collation, which compares digits as numbers, the weights of digits
- * depend on how many stand together.
+ * In a numeric collation, which compares digits as numbers, the weights of digits depend on how many stand together.
  *
- * PostgreSQL has loaded the ICU library, whose version may differ from that of
- * the headers here.  ICU's functions have the version in their names.  So this
- * file references them weakly, and without them refuses all collations.
+ * PostgreSQL has loaded the ICU library, whose version may differ from that of the headers here.  ICU's functions
+ * have the version in their names.  So this file references them weakly, and without them refuses all collations.
  *
  *-------------------------------------------------------------------------
  */
@@ -84,9 +82,8 @@ gpusort_icu_start(GpusortIcuReader *reader, const uint16 *text, int32 n)
 }
 
 /*
- * An element holds the upper half of a weight.  If the lower half is not zero,
- * the next element holds it.  Such a second element has both bits of 0xC0 set,
- * and no other element has.
+ * An element holds the upper half of a weight.  If the lower half is not zero, the next element holds it.  Such a
+ * second element has both bits of 0xC0 set, and no other element has.
  */
 uint32
 gpusort_icu_next(GpusortIcuReader *reader)
@@ -113,14 +110,24 @@ gpusort_icu_next(GpusortIcuReader *reader)
 	return 0;
 }
 
-int
-gpusort_icu_weights(GpusortIcuReader *reader, const uint16 *text, int32 n, uint32 *weights)
+/*
+ * Most weights that list_weights() returns.  The longest in ICU 72 are 18; a character with more than 32 is read by ICU
+ * each time.
+ */
+#define MAX_CHAR_WEIGHTS		32
+
+/*
+ * Stores the weights of n UTF-16 units of text.  Returns their number, or MAX_CHAR_WEIGHTS + 1 if they are more, for which
+ * the array has room.
+ */
+static int
+list_weights(GpusortIcuReader *reader, const uint16 *text, int32 n, uint32 *weights)
 {
 	int			count = 0;
 	uint32		weight;
 
 	gpusort_icu_start(reader, text, n);
-	while (count <= GPUSORT_ICU_WEIGHTS && (weight = gpusort_icu_next(reader)) != 0)
+	while (count <= MAX_CHAR_WEIGHTS && (weight = gpusort_icu_next(reader)) != 0)
 		weights[count++] = weight;
 	return count;
 }
@@ -148,9 +155,8 @@ add_range(GpusortIcuReader *reader, uint16 start, uint8 shift)
 }
 
 /*
- * Finds out by how much each script moves.  The sort key of a script's first
- * weight begins with the weight's first byte after the move.  Returns false if
- * that does not work for this collation.
+ * Finds out by how much each script moves.  The sort key of a script's first weight begins with the weight's first
+ * byte after the move.  Returns false if that does not work for this collation.
  */
 static bool
 read_reordering(GpusortIcuReader *reader)
@@ -184,11 +190,11 @@ read_reordering(GpusortIcuReader *reader)
 	{
 		uint16		text[8] = {SCRIPT_START};
 		int32		length = uscript_getSampleString(script, text + 1, lengthof(text) - 1, &status);
-		uint32		weights[GPUSORT_ICU_WEIGHTS + 1];
+		uint32		weights[MAX_CHAR_WEIGHTS + 1];
 		uint32		start;
 		int			place;
 
-		if (U_FAILURE(status) || length == 0 || gpusort_icu_weights(reader, text, length + 1, weights) != 1)
+		if (U_FAILURE(status) || length == 0 || list_weights(reader, text, length + 1, weights) != 1)
 			continue;
 		start = (weights[0] >> 16) << 8 | sort_key_lead(reader, text, length + 1);
 		for (place = nstarts++; place > 0 && starts[place - 1] > start; place--)
@@ -209,9 +215,9 @@ read_reordering(GpusortIcuReader *reader)
 	/* check the ranges with every 97th character */
 	for (uint16 character = 0x20; character < 0xD800; character += 97)
 	{
-		uint32		weights[GPUSORT_ICU_WEIGHTS + 1];
+		uint32		weights[MAX_CHAR_WEIGHTS + 1];
 
-		if (gpusort_icu_weights(reader, &character, 1, weights) > 0 &&
+		if (list_weights(reader, &character, 1, weights) > 0 &&
 			weights[0] >> 24 != sort_key_lead(reader, &character, 1))
 			return false;
 	}
@@ -271,8 +277,14 @@ set_bit(uint8 *bits, uint16 character)
 	bits[character / 8] |= 1 << character % 8;
 }
 
-void
-gpusort_icu_contractions(const GpusortIcuReader *reader, uint8 *firsts, uint8 *laters)
+/*
+ * Marks the UTF-16 units of the collation's contractions.  A contraction here is a string that has weights of its
+ * own, or a character whose weights depend on the one before, with that one.  Sets the bit of each unit that is first
+ * in a contraction, and the bit of each that comes later in one.  A first unit is not marked if
+ * gpusort_icu_interacts() is true of it or the second one.
+ */
+static void
+mark_contractions(GpusortIcuReader *reader)
 {
 	UErrorCode	status = U_ZERO_ERROR;
 	USet	   *set = uset_openEmpty();
@@ -297,15 +309,82 @@ gpusort_icu_contractions(const GpusortIcuReader *reader, uint8 *firsts, uint8 *l
 		{
 			/* ICU reads the characters that interact anyway */
 			if (!gpusort_icu_interacts(reader, string[0]) && !gpusort_icu_interacts(reader, string[1]))
-				set_bit(firsts, string[0]);
+				set_bit(reader->firsts, string[0]);
 			for (int32 unit = 1; unit < length; unit++)
-				set_bit(laters, string[unit]);
+				set_bit(reader->laters, string[unit]);
 		}
 		if (string != short_string)
 			pfree(string);
 	}
 	uset_close(set);
 	check_status(status);
+}
+
+#define CHAR_BITS_BYTES	(0x10000 / 8)
+
+/* Asks ICU for the weights of a character of 16 bits. */
+static GpusortIcuChar
+describe_char(GpusortIcuReader *reader, uint16 character)
+{
+	GpusortIcuChar result = {0};
+	uint32		weights[MAX_CHAR_WEIGHTS + 1];
+	int			count;
+
+	if (gpusort_icu_interacts(reader, character) ||
+		(reader->jamo_contract && character >= 0xAC00 && character < 0xD7A4) ||
+		(count = list_weights(reader, &character, 1, weights)) > MAX_CHAR_WEIGHTS)
+	{
+		result.flags = GPUSORT_ICU_CONTEXT;
+		return result;
+	}
+	if (count == 1)
+		result = gpusort_icu_one_weight(weights[0]);
+	else
+	{
+		if (reader->nexpansions + count > reader->max_expansions)
+		{
+			/* twice the room is enough: count is less than the first allocation */
+			reader->expansions = repalloc(reader->expansions, reader->max_expansions * 2 * sizeof(GpusortIcuChar));
+			reader->max_expansions *= 2;
+		}
+		result.weight = reader->nexpansions;
+		result.count = count;
+		result.flags = GPUSORT_ICU_SEVERAL;
+		for (int i = 0; i < count; i++)
+			reader->expansions[reader->nexpansions++] = gpusort_icu_one_weight(weights[i]);
+	}
+	if (gpusort_icu_has_bit(reader->firsts, character))
+		result.flags |= GPUSORT_ICU_FIRST;
+	if (gpusort_icu_has_bit(reader->laters, character))
+		result.flags |= GPUSORT_ICU_LATER;
+	return result;
+}
+
+void
+gpusort_icu_make_page(GpusortIcuReader *reader, int page)
+{
+	GpusortIcuChar *chars = MemoryContextAlloc(reader->cxt, GPUSORT_ICU_PAGE_CHARS * sizeof(GpusortIcuChar));
+
+	for (int i = 0; i < GPUSORT_ICU_PAGE_CHARS; i++)
+		chars[i] = describe_char(reader, page * GPUSORT_ICU_PAGE_CHARS + i);
+	reader->pages[page] = chars;
+}
+
+void
+gpusort_icu_begin_tables(GpusortIcuReader *reader)
+{
+	if (reader->firsts == NULL)
+	{
+		reader->firsts = MemoryContextAllocZero(reader->cxt, CHAR_BITS_BYTES);
+		reader->laters = MemoryContextAllocZero(reader->cxt, CHAR_BITS_BYTES);
+		reader->max_expansions = 256;
+		reader->expansions = MemoryContextAlloc(reader->cxt, reader->max_expansions * sizeof(GpusortIcuChar));
+	}
+	mark_contractions(reader);
+	for (int jamo = 0x1100; jamo < 0x1200; jamo += 8)
+		reader->jamo_contract |= reader->firsts[jamo / 8] != 0 || reader->laters[jamo / 8] != 0;
+	gpusort_icu_make_page(reader, 0);
+	reader->has_tables = true;
 }
 
 #endif							/* GPUSORT_HAVE_ICU */

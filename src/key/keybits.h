@@ -3,9 +3,8 @@
  * keybits.h
  *		Order-preserving unsigned keys for fixed-width types.
  *
- * Every value of a fixed-width type becomes an unsigned integer whose unsigned
- * order is the order of the type's default btree operator class.  So one sort
- * routine for each key width serves all types on every engine.
+ * Every value of a fixed-width type becomes an unsigned integer whose unsigned order is the order of the type's
+ * default btree operator class.  So one sort routine for each key width serves all types on every engine.
  *
  * Signed integers flip the sign bit.  So do date, timestamp and timestamptz,
  * whose infinities are the extreme integers.
@@ -22,12 +21,10 @@
  *	rank key	Not reversible: equal values get equal keys.  So the row number
  *				can break ties, and the sort is stable.
  *
- * Descending order complements the bits of the key.  These keys have no place
- * for NULLs: callers count or list NULLs apart.  (Row keys do have one:
- * key/column.h.)
+ * Descending order complements the bits of the key.  These keys have no place for NULLs: callers count or list NULLs
+ * apart.  (Row keys do have one: key/column.h.)
  *
- * This file includes no PostgreSQL.
- * test/unit/keybits_test.c tests it without a server.
+ * This file includes no PostgreSQL.  test/unit/keybits_test.c tests it without a server.
  *
  *-------------------------------------------------------------------------
  */
@@ -143,9 +140,8 @@ gpusort_rank_float8(uint64_t bits)
 }
 
 /*
- * The encoding of stored values as keys: one of the maps above, then an
- * exclusive-or with flip.  flip is the sign bit for integers and 0 for floats,
- * complemented for descending order.
+ * The encoding of stored values as keys: one of the maps above, then an exclusive-or with flip.  flip is the sign bit
+ * for integers and 0 for floats, complemented for descending order.
  */
 typedef enum GpusortEncodingKind
 {

@@ -13,7 +13,7 @@
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 
-#include "key/keytype.h"
+#include "key/key.h"
 
 static const GpusortType types[] = {
 	{INT2OID, "smallint", GPUSORT_KIND_INT2, 2, 4, TYPALIGN_SHORT},

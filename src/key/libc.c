@@ -15,7 +15,7 @@
 #include "mb/pg_wchar.h"
 #include "utils/memutils.h"
 
-#include "key/libc.h"
+#include "key/column.h"
 
 /* A longer key of strxfrm() is none: the words are zeros. */
 #define KEY_BYTES			8192

@@ -3,9 +3,8 @@
  * rowkey.c
  *		Makes the row key of a row: 64-bit words that sort as the ORDER BY list.
  *
- * The encoder runs once for every row, between the child's tuples and the
- * engine's keys, where single nanoseconds count.  It deforms the attributes
- * once, encodes fixed-width values inline by a switch on the column's kind, and
+ * The encoder runs once for every row, between the child's tuples and the engine's keys, where single nanoseconds
+ * count.  It deforms the attributes once, encodes fixed-width values inline by a switch on the column's kind, and
  * allocates nothing.
  *
  * key/column.h explains how a column becomes words, and what the encoder does
@@ -50,7 +49,7 @@ plan_words(GpusortKeyPlan *plan, GpusortRowColumn *column)
 								 plan->ncolumns, GPUSORT_MAX_WORDS);
 	plan->nencoded++;
 	plan->words += column->words;
-	plan->strings |= column->kind == GPUSORT_ROW_TEXT || column->kind == GPUSORT_ROW_NAME || gpusort_column_is_prefix(column);
+	plan->strings |= column->is_string || column->is_name || gpusort_column_is_prefix(column);
 }
 
 /* Columns after the first one whose words never decide have no words. */
@@ -95,7 +94,6 @@ gpusort_rowkey_begin(const GpusortKeyPlan *plan)
 	key->columns = plan->columns;
 	key->ncolumns = plan->ncolumns;
 	key->nencoded = plan->nencoded;
-	gpusort_rowkey_measure(key);
 	key->comparators = palloc0(sizeof(SortSupportData) * key->ncolumns);
 	for (int i = 0; i < key->ncolumns; i++)
 	{
@@ -113,6 +111,7 @@ gpusort_rowkey_begin(const GpusortKeyPlan *plan)
 		ssup->ssup_attno = from->attno;
 		PrepareSortSupportFromOrderingOp(from->sort_operator, ssup);
 	}
+	gpusort_rowkey_measure(key);
 	return key;
 }
 
@@ -150,16 +149,7 @@ gpusort_rowkey_bits(const GpusortRowKey *key)
 	return key->bits;
 }
 
-/*
- * Encoders of fixed-width values.  They are inlined into encode_value().
- */
-
-/* The first word of a value in plan "flag" */
-static inline uint64
-flagged_word(const GpusortRowColumn *column, uint64 bits)
-{
-	return (bits ^ column->masks.flip[0]) | column->masks.base;
-}
+/* Encoders of fixed-width values.  They are inlined into encode_value(). */
 
 /* The 48 bits of a macaddr and of a tid */
 static inline uint64
@@ -211,35 +201,30 @@ encode_crowded_pair(GpusortRowColumn *column, const unsigned char *bytes, uint64
 	return enter_crowd(column, next == column->masks.null[1]);
 }
 
-/* Writes the words of a value that is not NULL.  Returns false if they do not decide. */
+/* Writes the words of a value that is not NULL, in a column of this kind.  Returns false if they do not decide. */
 static pg_attribute_always_inline bool
-encode_value(GpusortRowColumn *column, Datum value, uint64 *words)
+encode_value(GpusortRowColumn *column, GpusortRowKind kind, Datum value, uint64 *words)
 {
-	bool		whole = true;
-
-	switch (column->kind)
+	switch (kind)
 	{
 		case GPUSORT_ROW_BYTE:
-			words[0] = flagged_word(column, DatumGetUInt8(value));
+			words[0] = gpusort_column_word(column, DatumGetUInt8(value));
 			break;
 		case GPUSORT_ROW_INT2:
-			words[0] = flagged_word(column, DatumGetUInt16(value));
+			words[0] = gpusort_column_word(column, DatumGetUInt16(value));
 			break;
 		case GPUSORT_ROW_INT4:
-			words[0] = flagged_word(column, DatumGetUInt32(value));
+			words[0] = gpusort_column_word(column, DatumGetUInt32(value));
 			break;
 		case GPUSORT_ROW_FLOAT4:
 			/* a float4's Datum is its bits */
-			words[0] = flagged_word(column, gpusort_rank_float4(DatumGetUInt32(value)));
-			break;
-		case GPUSORT_ROW_ENUM:
-			words[0] = gpusort_rowenum_encode(column, value);
+			words[0] = gpusort_column_word(column, gpusort_rank_float4(DatumGetUInt32(value)));
 			break;
 		case GPUSORT_ROW_MACADDR:
-			words[0] = flagged_word(column, macaddr_bits(DatumGetMacaddrP(value)));
+			words[0] = gpusort_column_word(column, macaddr_bits(DatumGetMacaddrP(value)));
 			break;
 		case GPUSORT_ROW_TID:
-			words[0] = flagged_word(column, tid_bits((ItemPointer) DatumGetPointer(value)));
+			words[0] = gpusort_column_word(column, tid_bits((ItemPointer) DatumGetPointer(value)));
 			break;
 		case GPUSORT_ROW_FLOAT8:
 			words[0] = gpusort_column_float8(column, (uint64) DatumGetInt64(value));
@@ -250,31 +235,10 @@ encode_value(GpusortRowColumn *column, Datum value, uint64 *words)
 			return encode_crowded_word(column, gpusort_load_be64(DatumGetPointer(value)), words);
 		case GPUSORT_ROW_UUID:
 			return encode_crowded_pair(column, DatumGetUUIDP(value)->data, words);
-		case GPUSORT_ROW_TEXT:
-		case GPUSORT_ROW_NAME:
-		case GPUSORT_ROW_ABBREVIATED:
-		case GPUSORT_ROW_LIBC:
-			whole = column->few == NULL ? gpusort_rowstring_encode(column, value, words) :
-				gpusort_few_encode(column, value, words);
-			break;
-		case GPUSORT_ROW_NUMERIC:
-			whole = gpusort_rownumeric_encode(column, value, words);
-			break;
-		case GPUSORT_ROW_INTERVAL:
-			gpusort_rowinterval_encode(column, value, words);
-			break;
-		case GPUSORT_ROW_TIMETZ:
-			gpusort_rowtimetz_encode(column, value, words);
-			break;
-		case GPUSORT_ROW_INET:
-			whole = gpusort_rowinet_encode(column, value, words);
-			break;
-		case GPUSORT_ROW_SUPPORTED:
-			gpusort_rowsupport_encode(column, value, words);
-			whole = false;
-			break;
+		default:
+			return column->encode(column, value, words);
 	}
-	return whole;
+	return true;
 }
 
 /* Writes the words of a NULL. */
@@ -285,10 +249,7 @@ encode_null(const GpusortRowColumn *column, uint64 *words)
 		words[i] = column->masks.null[i];
 }
 
-/*
- * Fills a key from words to end, after a column that does not decide: later
- * columns must not decide either.
- */
+/* Fills a key from words to end, after a column that does not decide: later columns must not decide either. */
 static pg_noinline void
 fill_later_words(GpusortRowKey *key, GpusortRowColumn *column, uint64 *words, uint64 *end)
 {
@@ -318,7 +279,7 @@ gpusort_rowkey_encode(GpusortRowKey *key, TupleTableSlot *slot, uint64 *words)
 			encode_null(column, words);
 			continue;
 		}
-		if (unlikely(!encode_value(column, slot->tts_values[column->attribute], words)))
+		if (unlikely(!encode_value(column, column->kind, slot->tts_values[column->attribute], words)))
 		{
 			fill_later_words(key, column, words, end);
 			return;
@@ -326,30 +287,100 @@ gpusort_rowkey_encode(GpusortRowKey *key, TupleTableSlot *slot, uint64 *words)
 	}
 }
 
-bool
-gpusort_rowkey_encode_values(GpusortRowKey *key, int i, int bytes, bool byval, const char *const *values, int n,
-							 uint64 *words, bool *filled)
+/* A column of rows */
+typedef struct ColumnValues
 {
-	GpusortRowColumn *column = &key->columns[i];
-	uint64	   *end = words - gpusort_rowkey_first_words(key, i) + key->words;
-	bool		any = false;
+	GpusortRowKey *key;
+	GpusortRowColumn *column;
+	const char *const *rows;	/* NULL: the value is NULL */
+	int			offset;			/* of the value, from rows[i] */
+	int			bytes;			/* -1: it is a varlena */
+	bool		byval;
+	int			n;
+	uint64	   *words;			/* the column's of the first row; those of the next one lie key->words behind them */
+	uint64	   *end;			/* behind the key of the first row */
+	bool	   *filled;			/* of each row: its words have been written, as an earlier column has not decided */
+} ColumnValues;
 
-	for (int row = 0; row < n; row++, words += key->words, end += key->words)
+/* Writes the column's words of each row.  The compiler makes a loop for each kind, bytes and byval that it knows. */
+static pg_attribute_always_inline void
+encode_values(const ColumnValues *values, GpusortRowKind kind, int bytes, bool byval)
+{
+	GpusortRowColumn *column = values->column;
+	const char *const *rows = values->rows;
+	uint64	   *words = values->words;
+	int			stride = values->key->words;
+
+	for (int i = 0; i < values->n; i++, words += stride)
 	{
-		if (unlikely(filled[row]))
+		if (unlikely(values->filled[i]))
 			continue;
-		if (values[row] == NULL)
-		{
+		if (unlikely(rows[i] == NULL))
 			encode_null(column, words);
-			continue;
-		}
-		if (unlikely(!encode_value(column, fetch_att(values[row], byval, bytes), words)))
+		else if (unlikely(!encode_value(column, kind, fetch_att(rows[i] + values->offset, byval, bytes), words)))
 		{
-			fill_later_words(key, column, words, end);
-			any = filled[row] = true;
+			fill_later_words(values->key, column, words, values->end + i * stride);
+			values->filled[i] = true;
 		}
 	}
-	return any;
+}
+
+/*
+ * A loop for each column reads the values from where they lie in the tuples (key/tuple.c).  No slot is filled, the
+ * kind of the column is looked at once, and the cache misses of several rows overlap.
+ */
+void
+gpusort_rowkey_encode_rows(GpusortRowKey *key, const GpusortPlaces *places, const AttrNumber *attnos,
+						   const GpusortConstant *constants, const HeapTupleHeader *tuples, int first, int n,
+						   uint64 *words)
+{
+	const char *found[MaxHeapTuplesPerPage];
+	bool		filled[MaxHeapTuplesPerPage] = {false};
+	ColumnValues values = {.key = key, .n = n, .end = words + key->words, .filled = filled};
+
+	for (int i = 0; i < key->nencoded; i++)
+	{
+		GpusortRowColumn *column = &key->columns[i];
+		int			c = (attnos != NULL ? attnos[column->attribute] : column->attribute + 1) - 1;
+		const GpusortConstant *constant = c < 0 ? &constants[column->attribute] : NULL;
+		bool		agree = constant == NULL && gpusort_places_agree(places, c);
+
+		values.column = column;
+		values.words = words;
+		values.rows = agree ? (const char *const *) (tuples + first) : found;
+		values.offset = agree ? places->offsets[c] : 0;
+		for (int row = 0; row < n && !agree; row++)
+			found[row] = constant != NULL ? constant->bytes : gpusort_places_value(places, tuples, first + row, c);
+		switch (column->kind)
+		{
+			case GPUSORT_ROW_BYTE:
+				encode_values(&values, GPUSORT_ROW_BYTE, 1, true);
+				break;
+			case GPUSORT_ROW_INT2:
+				encode_values(&values, GPUSORT_ROW_INT2, 2, true);
+				break;
+			case GPUSORT_ROW_INT4:
+				encode_values(&values, GPUSORT_ROW_INT4, 4, true);
+				break;
+			case GPUSORT_ROW_FLOAT4:
+				encode_values(&values, GPUSORT_ROW_FLOAT4, 4, true);
+				break;
+			case GPUSORT_ROW_FLOAT8:
+				encode_values(&values, GPUSORT_ROW_FLOAT8, 8, FLOAT8PASSBYVAL);
+				break;
+			case GPUSORT_ROW_INT8:
+				encode_values(&values, GPUSORT_ROW_INT8, 8, FLOAT8PASSBYVAL);
+				break;
+			case GPUSORT_ROW_UUID:
+				encode_values(&values, GPUSORT_ROW_UUID, UUID_LEN, false);
+				break;
+			default:
+				encode_values(&values, column->kind, constant != NULL ? constant->length : places->columns[c].bytes,
+							  constant != NULL ? constant->byval : GPUSORT_ATTRIBUTE(places->desc, c)->attbyval);
+				break;
+		}
+		words += column->words;
+	}
 }
 
 void
@@ -358,7 +389,7 @@ gpusort_rowkey_encode_column(GpusortRowColumn *column, Datum value, bool isnull,
 	if (isnull)
 		encode_null(column, words);
 	else
-		(void) encode_value(column, value, words);
+		(void) encode_value(column, column->kind, value, words);
 }
 
 bool

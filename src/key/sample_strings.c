@@ -3,15 +3,13 @@
  * sample_strings.c
  *		Chooses the words of strings by what the strings of a sample have in common.
  *
- * The words of a string hold its first bytes.  If most strings of a column begin with
- * the same ones, as URLs do, words that skip them tell more strings apart.  A few
- * strings, spread over the sample, show the prefix.  When they are in order, the
- * prefix of all of them is that of the first and the last one.  A few strings at each
- * end may lack it, because their words tell that they do (key/text.c).
+ * The words of a string hold its first bytes.  If most strings of a column begin with the same ones, as URLs do,
+ * words that skip them tell more strings apart.  A few strings, spread over the sample, show the prefix.  When they
+ * are in order, the prefix of all of them is that of the first and the last one.  A few strings at each end may lack
+ * it, because their words tell that they do (key/text.c).
  *
- * Under ICU, words hold weights, so the prefix is one of weights.  Under libc's rules,
- * words hold codes of the letters behind the prefix (key/libc_alphabet.c), and a column
- * gets a third word if two would leave too many ties.
+ * Under ICU, words hold weights, so the prefix is one of weights.  Under libc's rules, words hold codes of the
+ * letters behind the prefix (key/alphabet.c), and a column gets a third word if two would leave too many ties.
  *
  *-------------------------------------------------------------------------
  */
@@ -24,9 +22,7 @@
 #include "miscadmin.h"
 #include "utils/builtins.h"
 
-#include "key/icu.h"
-#include "key/libc.h"
-#include "key/sample_state.h"
+#include "key/column.h"
 
 /* The strings that are looked at for a prefix, spread over the sample */
 #define SAMPLED_STRINGS		64
@@ -34,7 +30,10 @@
 /* Shorter prefixes are not worth comparing each string with them. */
 #define MIN_PREFIX_BYTES	4
 
-#define MAX_PREFIX_BYTES	GPUSORT_ICU_PREFIX_BYTES
+#define MAX_PREFIX_BYTES	GPUSORT_MAX_WEIGHTS
+
+/* Longer ones of libc's are cut. */
+#define MAX_LIBC_PREFIX_BYTES	256
 
 /* The bytes of a string that are looked at: enough for as many bytes of weights */
 #define STRING_BYTES		(4 * MAX_PREFIX_BYTES)
@@ -83,43 +82,34 @@ common_length(const void *a, const void *b, int most)
 }
 
 /*
- * Fills in the first bytes of strings, in the current memory context and in the order of
- * their bytes, and returns their number.  strings has SAMPLED_STRINGS entries, all zero.
+ * Takes the first bytes of string i of n that are spread over the sample, in the current memory context.  Returns
+ * false if it is NULL, or if it must be fetched or decompressed although fetch is false.
  */
-static int
-take_strings(const GpusortSample *sample, const GpusortRowColumn *column, SampledString *strings)
+static bool
+take_string(const GpusortSample *sample, const GpusortRowColumn *column, int i, int n, bool fetch, SampledString *string)
 {
-	int			count = 0;
+	bool		isnull;
+	Datum		value = gpusort_sample_value(sample, (uint64) i * sample->n / n, column, &isnull);
+	struct varlena *copy;
 
-	for (int i = 0; i < SAMPLED_STRINGS; i++)
+	CHECK_FOR_INTERRUPTS();
+	if (isnull || (!fetch && gpusort_varlena_remote(DatumGetPointer(value))))
+		return false;
+	copy = detoast_attr_slice((struct varlena *) DatumGetPointer(value), 0, STRING_BYTES);
+	string->bytes = VARDATA_ANY(copy);
+	string->length = VARSIZE_ANY_EXHDR(copy);
+	if (column->blank_padded)
+		string->length = bpchartruelen((char *) string->bytes, string->length);
+	if (column->lowered)
 	{
-		SampledString *string = &strings[count];
-		bool		isnull;
-		Datum		value = gpusort_sample_value(sample, (uint64) i * sample->n / SAMPLED_STRINGS,
-											 column, &isnull);
-		struct varlena *copy;
+		/* the last character may be cut */
+		int			bytes = pg_mbcliplen(string->bytes, string->length, string->length);
+		Size		length;
 
-		CHECK_FOR_INTERRUPTS();
-		if (isnull)
-			continue;
-		count++;
-		copy = detoast_attr_slice((struct varlena *) DatumGetPointer(value), 0, STRING_BYTES);
-		string->bytes = VARDATA_ANY(copy);
-		string->length = VARSIZE_ANY_EXHDR(copy);
-		if (column->blank_padded)
-			string->length = bpchartruelen((char *) string->bytes, string->length);
-		if (column->lowered)
-		{
-			/* the last character may be cut */
-			int			bytes = pg_mbcliplen(string->bytes, string->length, string->length);
-			Size		length;
-
-			string->bytes = gpusort_citext_lower(string->bytes, bytes, palloc(bytes), bytes, &length);
-			string->length = length;
-		}
+		string->bytes = gpusort_citext_lower(string->bytes, bytes, palloc(bytes), bytes, &length);
+		string->length = length;
 	}
-	qsort(strings, count, sizeof(SampledString), by_bytes);
-	return count;
+	return true;
 }
 
 /* Returns the number of bytes that most of the strings, which are in order, begin with. */
@@ -145,36 +135,44 @@ same_words(const SampledString *a, const SampledString *b, int skip)
 		Min(GPUSORT_SHORT_STRING_BYTES, Max(a->length, b->length) - skip);
 }
 
-void
-gpusort_sample_choose_prefix(const GpusortSample *sample, GpusortRowColumn *column, MemoryContext lasting)
+/* Gives a column this prefix: bytes of a string, and weights. */
+static GpusortPrefix *
+set_prefix(GpusortRowColumn *column, MemoryContext lasting, const char *string, int length,
+		   const uint8 *weights, int nweights)
 {
-	bool		icu = column->kind == GPUSORT_ROW_ABBREVIATED;
-	SampledString strings[SAMPLED_STRINGS] = {{0}};
-	int			count;
-	int			bytes;
-	int			prefix;
-	const SampledString *low;
-	const SampledString *high;
+	GpusortPrefix *prefix = MemoryContextAllocZero(lasting, sizeof(GpusortPrefix) + nweights + length);
+	uint8	   *room = (uint8 *) (prefix + 1);
+
+	if (nweights > 0)
+		prefix->weights = memcpy(room, weights, nweights);
+	prefix->nweights = nweights;
+	prefix->string = memcpy(room + nweights, string, length);
+	prefix->length = length;
+	column->prefix = prefix;
+	return prefix;
+}
+
+/* Chooses the prefix of kind TEXT or ICU, if it makes words differ that would be equal without. */
+static void
+choose_prefix(GpusortRowColumn *column, SampledString *strings, int count, MemoryContext lasting)
+{
+	bool		icu = column->kind == GPUSORT_ROW_ICU;
+	const SampledString *low = &strings[OUTSIDERS(count)];
+	const SampledString *high = &strings[count - 1 - OUTSIDERS(count)];
+	int			bytes = common_bytes(strings, count);
+	int			prefix = bytes;
 	int			differ = 0;
 	int			differ_without = 0;
 
-	if (icu && (column->icu.tables == NULL || column->words < 2))
-		return;
-	count = take_strings(sample, column, strings);
-	if (count < 2)
-		return;
-	prefix = bytes = common_bytes(strings, count);
 	if (bytes < MIN_PREFIX_BYTES)
 		return;
-	low = &strings[OUTSIDERS(count)];
-	high = &strings[count - 1 - OUTSIDERS(count)];
 	if (icu)
 	{
 		for (int i = 0; i < count; i++)
 		{
-			strings[i].weights = palloc(MAX_PREFIX_BYTES);
-			gpusort_icu_weight_bytes(column->icu.tables, strings[i].bytes, strings[i].length,
-									 strings[i].weights, MAX_PREFIX_BYTES);
+			strings[i].weights = palloc0(MAX_PREFIX_BYTES + GPUSORT_WEIGHTS_SLACK);
+			(void) gpusort_weights_read(&column->weights, strings[i].bytes, strings[i].length,
+										strings[i].weights, MAX_PREFIX_BYTES);
 		}
 		qsort(strings, count, sizeof(SampledString), by_weights);
 		bytes = common_bytes(strings, count);
@@ -189,91 +187,67 @@ gpusort_sample_choose_prefix(const GpusortSample *sample, GpusortRowColumn *colu
 		if (&strings[i] > low && &strings[i] <= high)
 			differ += !same_words(&strings[i - 1], &strings[i], prefix);
 	}
-	if (differ <= differ_without)
-		return;
-
-	if (icu)
-	{
-		GpusortIcuPrefix *skipped = MemoryContextAllocZero(lasting, sizeof(GpusortIcuPrefix) + prefix + bytes);
-		uint8	   *room = (uint8 *) (skipped + 1);
-
-		memcpy(room, low->weights, prefix);
-		memcpy(room + prefix, low->bytes, bytes);
-		skipped->weights = room;
-		skipped->nweights = prefix;
-		skipped->string = (char *) room + prefix;
-		skipped->length = bytes;
-		column->icu.prefix = skipped;
-	}
-	else
-	{
-		char	   *room = MemoryContextAlloc(lasting, prefix);
-
-		memcpy(room, low->bytes, prefix);
-		column->bytes.prefix = room;
-		column->bytes.prefix_bytes = prefix;
-	}
+	if (differ > differ_without)
+		set_prefix(column, lasting, low->bytes, bytes, low->weights, icu ? prefix : 0);
 }
 
-/* Chooses the prefix.  Returns its bytes, or 0. */
-static int
+/* Chooses the prefix of kind LIBC: whole characters. */
+static void
 choose_libc_prefix(GpusortRowColumn *column, const SampledString *strings, int count, MemoryContext lasting)
 {
 	const SampledString *middle = &strings[count / 2];
-	int			room = GPUSORT_LIBC_WEIGHT_BYTES - GPUSORT_LIBC_SUFFIX_BYTES;
-	int			bytes = Min(common_bytes(strings, count), GPUSORT_LIBC_PREFIX_BYTES);
-	GpusortLibcPrefix *prefix;
+	int			common = Min(common_bytes(strings, count), MAX_LIBC_PREFIX_BYTES);
+	int			bytes = gpusort_libc_clip(middle->bytes, middle->length, common);
+	uint8		weights[GPUSORT_MAX_WEIGHTS];
+	GpusortPrefix *prefix;
 
-	bytes = gpusort_libc_clip(middle->bytes, middle->length, bytes);
 	if (bytes < MIN_PREFIX_BYTES)
-		return 0;
-	prefix = MemoryContextAlloc(lasting, sizeof(GpusortLibcPrefix) + bytes + room);
-	prefix->length = bytes;
-	prefix->string = memcpy(prefix + 1, middle->bytes, bytes);
-	prefix->weights = (uint8 *) prefix->string + bytes;
-	prefix->nweights = gpusort_libc_key(column->libc.locale, prefix->string, bytes, true, prefix->weights, room);
-	column->libc.prefix = prefix;
-	return bytes;
-}
-
-/* Makes the alphabet of what follows the prefix.  NULL if there are too many letters. */
-static GpusortLibcAlphabet *
-make_alphabet(const GpusortSample *sample, const GpusortRowColumn *column, int skip, MemoryContext lasting)
-{
-	MemoryContext old = MemoryContextSwitchTo(lasting);
-	GpusortLibcAlphabet *alphabet = gpusort_libc_alphabet_begin(column->libc.locale);
-
-	MemoryContextSwitchTo(old);
-	for (int i = 0; i < ALPHABET_VALUES; i++)
-	{
-		bool		isnull;
-		Datum		value = gpusort_sample_value(sample, (uint64) i * sample->n / ALPHABET_VALUES, column, &isnull);
-		const char *data;
-		Size		length;
-
-		CHECK_FOR_INTERRUPTS();
-		if (isnull || gpusort_varlena_remote(DatumGetPointer(value)))
-			continue;
-		data = VARDATA_ANY(DatumGetPointer(value));
-		length = VARSIZE_ANY_EXHDR(DatumGetPointer(value));
-		if (column->lowered)
-			data = gpusort_citext_lower(data, length, palloc(length), length, &length);
-		if (length >= skip)
-			gpusort_libc_alphabet_add(alphabet, data + skip, length - skip);
-	}
-	return gpusort_libc_alphabet_end(alphabet) ? alphabet : NULL;
+		return;
+	prefix = set_prefix(column, lasting, middle->bytes, bytes, weights,
+						gpusort_libc_key(column->weights.libc, middle->bytes, bytes, true, weights, sizeof(weights)));
+	/* no letter behind it changes its weights, as far as words must know that propose an order */
+	prefix->cut = bytes;
+	prefix->cut_weights = prefix->nweights;
+	prefix->cut_known = true;
 }
 
 /*
- * Would two words be too few to tell the strings of the whole sort apart?  Each
- * doubling of the rows makes neighbours in the order share as many more bits as the
- * ones before have, on average.
+ * Makes the alphabet of what follows the prefix, unless there are too many letters.  Returns the bits in which words
+ * have a letter, about.
+ */
+static int
+make_alphabet(const GpusortSample *sample, GpusortRowColumn *column, MemoryContext lasting)
+{
+	int			skip = column->prefix != NULL ? column->prefix->length : 0;
+	GpusortAlphabet *alphabet;
+	MemoryContext old = MemoryContextSwitchTo(lasting);
+	int			bits;
+
+	alphabet = gpusort_alphabet_begin(column->weights.libc);
+	MemoryContextSwitchTo(old);
+	for (int i = 0; i < ALPHABET_VALUES; i++)
+	{
+		SampledString string;
+
+		if (take_string(sample, column, i, ALPHABET_VALUES, false, &string) && string.length >= skip)
+			gpusort_alphabet_add(alphabet, string.bytes + skip, string.length - skip);
+	}
+	bits = gpusort_alphabet_end(alphabet);
+	if (bits == 0)
+		return BITS_PER_BYTE;
+	column->weights.alphabet = alphabet;
+	return bits;
+}
+
+/*
+ * Would two words be too few to tell the strings of the whole sort apart?  Each doubling of the rows makes neighbours
+ * in the order share as many more bits as the ones before have, on average.
  */
 static bool
 wants_third_word(const GpusortSample *sample, const GpusortRowColumn *column,
-				 const SampledString *strings, int count, int skip)
+				 const SampledString *strings, int count, int bits)
 {
-	int			bits = column->libc.alphabet != NULL ? gpusort_libc_alphabet_bits(column->libc.alphabet) : 8;
+	int			skip = column->prefix != NULL ? column->prefix->length : 0;
 	int			shared = 0;		/* bytes that neighbours share */
 
 	for (int i = 1; i < count; i++)
@@ -289,17 +263,26 @@ wants_third_word(const GpusortSample *sample, const GpusortRowColumn *column,
 }
 
 void
-gpusort_sample_choose_weights(const GpusortSample *sample, GpusortRowColumn *column,
-							  MemoryContext lasting, int *spare)
+gpusort_sample_choose_words(const GpusortSample *sample, GpusortRowColumn *column, MemoryContext lasting, int *spare)
 {
 	SampledString strings[SAMPLED_STRINGS] = {{0}};
-	int			count = take_strings(sample, column, strings);
-	int			skip;
+	int			count = 0;
+	int			bits;
 
+	if (column->kind == GPUSORT_ROW_ICU && column->words < 2)
+		return;
+	for (int i = 0; i < SAMPLED_STRINGS; i++)
+		count += take_string(sample, column, i, SAMPLED_STRINGS, true, &strings[count]);
+	qsort(strings, count, sizeof(SampledString), by_bytes);
 	if (count < 2)
 		return;
-	skip = choose_libc_prefix(column, strings, count, lasting);
-	column->libc.alphabet = make_alphabet(sample, column, skip, lasting);
-	if (*spare > 0 && column->words == 2 && wants_third_word(sample, column, strings, count, skip))
+	if (column->kind != GPUSORT_ROW_LIBC)
+	{
+		choose_prefix(column, strings, count, lasting);
+		return;
+	}
+	choose_libc_prefix(column, strings, count, lasting);
+	bits = make_alphabet(sample, column, lasting);
+	if (*spare > 0 && column->words == 2 && wants_third_word(sample, column, strings, count, bits))
 		gpusort_column_widen(column, 64, spare);
 }

@@ -13,6 +13,8 @@
  * An abbreviation may be useless, as where all values begin alike.  The sort support can tell by the values that it has
  * abbreviated so far, for which core asks it now and then.  Here it is asked once, after the sample.
  *
+ * Text under ICU is encoded so, too, where key/icu.c does not support the collation or the encoding.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -20,13 +22,14 @@
 #include "access/htup_details.h"
 #include "access/nbtree.h"
 #include "catalog/pg_language.h"
+#include "catalog/pg_operator.h"
 #include "catalog/pg_proc.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/syscache.h"
 
-#include "key/sample_state.h"
+#include "key/column.h"
 
 struct GpusortSupport
 {
@@ -36,9 +39,9 @@ struct GpusortSupport
 	MemoryContext cxt;			/* where a value is abbreviated */
 };
 
-/* Prepares to abbreviate.  False if there are no abbreviated keys, or their comparison is not core's. */
+/* Prepares to abbreviate by an operator.  False if there are no abbreviated keys, or their comparison is not core's. */
 static bool
-prepare(const GpusortSortColumn *from, GpusortSupport *support)
+prepare(const GpusortSortColumn *from, Oid sort_operator, GpusortSupport *support)
 {
 	SortSupport ssup = palloc0(sizeof(SortSupportData));
 
@@ -47,7 +50,7 @@ prepare(const GpusortSortColumn *from, GpusortSupport *support)
 	ssup->ssup_nulls_first = from->nulls_first;
 	ssup->ssup_attno = from->attno;
 	ssup->abbreviate = true;
-	PrepareSortSupportFromOrderingOp(from->sort_operator, ssup);
+	PrepareSortSupportFromOrderingOp(sort_operator, ssup);
 	*support = (GpusortSupport) {.abbreviation = ssup, .shift = 64 - 8 * SIZEOF_DATUM};
 	if (ssup->abbrev_converter == NULL)
 		return false;
@@ -88,20 +91,25 @@ gpusort_rowsupport_possible(const GpusortSortColumn *from, Oid opfamily, Oid opc
 	GpusortSupport support;
 
 	return OidIsValid(function) &&
-		(prepare(from, &support) || gpusort_is_c_function(function, "$libdir/postgis-3", "lwgeom_sortsupport"));
+		(prepare(from, from->sort_operator, &support) ||
+		 gpusort_is_c_function(function, "$libdir/postgis-3", "lwgeom_sortsupport"));
 }
 
 void
 gpusort_rowsupport_begin(GpusortRowColumn *column, const GpusortSortColumn *from)
 {
-	column->support = palloc(sizeof(GpusortSupport));
-	if (!prepare(from, column->support) && column->support->abbreviation->abbrev_converter == NULL)
+	GpusortSupport *support = palloc(sizeof(GpusortSupport));
+
+	/* citext in small letters is a text */
+	if (!prepare(from, column->lowered ? TextLessOperator : from->sort_operator, support) &&
+		support->abbreviation->abbrev_converter == NULL)
 		elog(ERROR, "operator %u has no abbreviated keys", from->sort_operator);
-	column->support->cxt = AllocSetContextCreate(CurrentMemoryContext, "GpuSort abbreviation", ALLOCSET_SMALL_SIZES);
+	support->cxt = AllocSetContextCreate(CurrentMemoryContext, "GpuSort abbreviation", ALLOCSET_SMALL_SIZES);
+	column->support = support;
 }
 
-void
-gpusort_rowsupport_encode(const GpusortRowColumn *column, Datum value, uint64 *words)
+bool
+gpusort_rowsupport_encode(GpusortRowColumn *column, Datum value, uint64 *words)
 {
 	GpusortSupport *support = column->support;
 	uint64		word = 0;
@@ -110,12 +118,22 @@ gpusort_rowsupport_encode(const GpusortRowColumn *column, Datum value, uint64 *w
 	{
 		MemoryContext old = MemoryContextSwitchTo(support->cxt);
 
-		word = ((uint64) support->abbreviation->abbrev_converter(value, support->abbreviation) << support->shift) ^ support->sign;
+		if (unlikely(column->lowered))
+		{
+			struct varlena *datum = PG_DETOAST_DATUM_PACKED(value);
+			Size		length = VARSIZE_ANY_EXHDR(datum);
+			char	   *lowered = gpusort_citext_lower(VARDATA_ANY(datum), length, palloc(length), length, &length);
+
+			value = PointerGetDatum(cstring_to_text_with_len(lowered, length));
+		}
+		word = (uint64) support->abbreviation->abbrev_converter(value, support->abbreviation) << support->shift;
+		word ^= support->sign;
 		MemoryContextSwitchTo(old);
 		MemoryContextReset(support->cxt);
 	}
 	/* the first bit is left for NULL's flag, so the last bit is lost */
-	words[0] = ((word >> 1) ^ column->masks.flip[0]) | column->masks.base;
+	words[0] = gpusort_column_word(column, word >> 1);
+	return false;
 }
 
 void
@@ -130,7 +148,7 @@ gpusort_sample_choose_support(const GpusortSample *sample, GpusortRowColumn *col
 		uint64		word;
 
 		if (!isnull)
-			gpusort_rowsupport_encode(column, value, &word);
+			(void) gpusort_rowsupport_encode(column, value, &word);
 	}
 	if (support->abbreviation->abbrev_abort != NULL &&
 		support->abbreviation->abbrev_abort(sample->n, support->abbreviation))

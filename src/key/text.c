@@ -3,39 +3,30 @@
  * text.c
  *		Words of strings.
  *
- * A string that compares by its bytes (memcmp, then the shorter one first) has
- * two words.  They hold its first 15 bytes, padded with zeros.  The last byte
- * holds the length plus one, or 17 if the string is longer than 15 bytes.  The
- * length keeps strings apart that padding makes equal: if two strings of up to
- * 15 bytes are equal after padding, the longer one is the shorter one plus some
- * zero bytes (which bytea can have), and the shorter one sorts first.  So the
- * words of a string of up to 15 bytes hold all of it.  The words of a longer
- * string are a prefix, and no short string has the same words.
+ * A string that compares by its bytes (memcmp, then the shorter one first) has two words.  They hold its first 15
+ * bytes, padded with zeros.  The last byte holds the length plus one, or 17 if the string is longer than 15 bytes.
+ * The length keeps strings apart that padding makes equal: if two strings of up to 15 bytes are equal after padding,
+ * the longer one is the shorter one plus some zero bytes (which bytea can have), and the shorter one sorts first.  So
+ * the words of a string of up to 15 bytes hold all of it.  The words of a longer string are a prefix, and no short
+ * string has the same words.
  *
  * The last byte is 1 to 17, or the complement of that under DESC.  So the words
  * are never all zeros or all ones, which are NULL's.
  *
- * If most strings begin with the same prefix (key/sample_strings.c), the first byte is 1 if
- * a string sorts before those with the prefix, 2 if it has the prefix, and 3 if it
- * sorts after them.  Then come the first 14 bytes, of strings with the prefix those
- * that follow it, and the length plus one, or 16 if there are more than 14 bytes.
+ * If most strings begin with the same prefix (key/sample_strings.c), the first byte is 1 if a string sorts before
+ * those with the prefix, 2 if it has the prefix, and 3 if it sorts after them.  Then come the first 14 bytes, of
+ * strings with the prefix those that follow it, and the length plus one, or 16 if there are more than 14 bytes.
  *
- * A string under an ICU collation has one or two words of its primary weights, or of those
- * behind a prefix, always as a prefix (key/icu.c).  Where key/icu.c does not support the
- * collation, it has the 64 bits to which PostgreSQL abbreviates ICU's sort key.
+ * key/weights.c makes the words of strings under ICU and under libc.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
 #include "access/detoast.h"
-#include "catalog/pg_operator.h"
-#include "catalog/pg_type.h"
 #include "utils/builtins.h"
 
 #include "key/column.h"
-#include "key/icu.h"
-#include "key/libc.h"
 
 /* The words of a string that compares by its bytes hold its first HEAD_BYTES. */
 #define HEAD_BYTES	15
@@ -43,143 +34,71 @@
 /* The same behind the byte that places a string before, among or after those with the prefix */
 #define PREFIXED_HEAD_BYTES	14
 
-/*
- * Makes the words of a string of length bytes.  data has the first HEAD_BYTES of
- * them, or all if there are less.
- */
+/* Puts the first HEAD_BYTES of a string into two words, which are 0. */
 static inline void
-encode_bytes(const GpusortRowColumn *column, const char *data, Size length, uint64 *words)
+put_head(const char *data, Size length, uint64 *head)
 {
-	uint64		word0 = 0;
-	uint64		word1 = 0;
-
 	if (length >= HEAD_BYTES)
 	{
-		word0 = gpusort_load_be64(data);
-		word1 = gpusort_load_be64(data + 7) << 8;
+		head[0] = gpusort_load_be64(data);
+		head[1] = gpusort_load_be64(data + 7) << 8;
 	}
 	else if (length >= 8)
 	{
-		word0 = gpusort_load_be64(data);
-		/* the last eight bytes, without those that word0 holds */
+		head[0] = gpusort_load_be64(data);
+		/* the last eight bytes, without those that the first word holds */
 		if (length > 8)
-			word1 = gpusort_load_be64(data + length - 8) << (8 * (16 - length));
+			head[1] = gpusort_load_be64(data + length - 8) << (8 * (16 - length));
 	}
 	else if (length >= 4)
 	{
 		/* the last four bytes, without those that are among the first four */
 		uint64		tail = gpusort_load_be32(data + length - 4);
 
-		word0 = (uint64) gpusort_load_be32(data) << 32 | (uint32) (tail << (8 * (8 - length)));
+		head[0] = (uint64) gpusort_load_be32(data) << 32 | (uint32) (tail << (8 * (8 - length)));
 	}
 	else
 	{
 		for (Size i = 0; i < length; i++)
-			word0 |= (uint64) (unsigned char) data[i] << (56 - 8 * i);
+			head[0] |= (uint64) (unsigned char) data[i] << (56 - 8 * i);
 	}
-	word1 |= Min(length, HEAD_BYTES + 1) + 1;
-
-	words[0] = word0 ^ column->masks.flip[0];
-	words[1] = word1 ^ column->masks.flip[1];
 }
 
-/*
- * Makes the words of a string in a column with a prefix.  data has the first bytes,
- * up to PREFIXED_HEAD_BYTES behind the prefix.  Returns true if the words hold all
- * of it.
- */
-static bool
-encode_prefixed(const GpusortRowColumn *column, const char *data, Size length, uint64 *words)
+/* Moves the bytes of a head by one, without the last one, and puts the place in front. */
+static inline void
+put_place(uint64 place, uint64 *head)
 {
-	int			order = memcmp(data, column->bytes.prefix, Min(length, column->bytes.prefix_bytes));
-	Size		skip = 0;
-	uint64		place;
-	uint64		head;
-	uint64		next;
-
-	if (likely(order == 0 && length >= column->bytes.prefix_bytes))
-	{
-		place = 2;
-		skip = column->bytes.prefix_bytes;
-	}
-	else
-		place = order > 0 ? 3 : 1;
-	length -= skip;
-	encode_bytes(column, data + skip, length, words);
-
-	/* move all bytes by one, without the last one, and put the length behind them */
-	head = words[0] ^ column->masks.flip[0];
-	next = words[1] ^ column->masks.flip[1];
-	words[0] = (place << 56 | head >> 8) ^ column->masks.flip[0];
-	words[1] = (head << 56 | (next >> 16 << 8) | (Min(length, PREFIXED_HEAD_BYTES + 1) + 1)) ^ column->masks.flip[1];
-	return length <= PREFIXED_HEAD_BYTES;
+	head[1] = head[0] << 56 | (head[1] >> 16 << 8);
+	head[0] = place << 56 | head[0] >> 8;
 }
 
 /*
- * Makes the words of a string that compares by its bytes, of which data has all or at
- * least HEAD_BYTES behind the prefix.  Returns true if they hold all of it.
+ * Makes the words of a string that compares by its bytes, of which data has all or at least HEAD_BYTES behind the prefix.
+ * Returns true if they hold all of it.
  */
-static bool
+static inline bool
 encode_text(const GpusortRowColumn *column, const char *data, Size length, uint64 *words)
 {
-	if (column->bytes.prefix_bytes > 0)
-		return encode_prefixed(column, data, length, words);
-	encode_bytes(column, data, length, words);
-	return length <= HEAD_BYTES;
-}
-
-/*
- * Prepares column, whose kind is GPUSORT_ROW_ABBREVIATED, to encode values under
- * from's collation: sets column->icu.tables, or else column->icu.abbreviation, allocated in
- * the current memory context.
- */
-void
-gpusort_rowicu_begin(GpusortRowColumn *column, const GpusortSortColumn *from)
-{
-	SortSupport ssup;
-
-	column->icu.tables = gpusort_icu_find(from->collation);
-	if (column->icu.tables != NULL)
-		return;
-
-	ssup = palloc0(sizeof(SortSupportData));
-	ssup->ssup_cxt = CurrentMemoryContext;
-	ssup->ssup_collation = from->collation;
-	ssup->ssup_nulls_first = from->nulls_first;
-	ssup->ssup_attno = from->attno;
-	ssup->abbreviate = true;
-	PrepareSortSupportFromOrderingOp(column->lowered ? TextLessOperator : from->sort_operator, ssup);
-
-	/* a word can only hold an abbreviated key that compares as an unsigned integer */
-	if (ssup->abbrev_converter == NULL || ssup->comparator != ssup_datum_unsigned_cmp)
-		elog(ERROR, "collation %u has no abbreviated keys", from->collation);
-	column->icu.abbreviation = ssup;
-}
-
-/* Returns PostgreSQL's abbreviated key of a value, in the upper bits. */
-static inline uint64
-abbreviate(SortSupport ssup, Datum value)
-{
-	/* a Datum has 4 or 8 bytes */
-	return (uint64) ssup->abbrev_converter(value, ssup) << (64 - 8 * SIZEOF_DATUM);
-}
-
-/* Makes the words of a string under ICU. */
-static void
-encode_weights(const GpusortRowColumn *column, const char *data, Size length, uint64 *words)
-{
+	const GpusortPrefix *prefix = column->prefix;
+	Size		most = HEAD_BYTES;
 	uint64		head[2] = {0};
 
-	if (column->icu.tables != NULL)
-		gpusort_icu_head(column->icu.tables, column->icu.prefix, data, length, head);
+	if (likely(prefix == NULL))
+		put_head(data, length, head);
 	else
 	{
-		text	   *string = cstring_to_text_with_len(data, length);
+		int			order = memcmp(data, prefix->string, Min(length, prefix->length));
+		bool		prefixed = order == 0 && length >= prefix->length;
 
-		head[0] = abbreviate(column->icu.abbreviation, PointerGetDatum(string));
-		pfree(string);
+		most = PREFIXED_HEAD_BYTES;
+		data += prefixed ? prefix->length : 0;
+		length -= prefixed ? prefix->length : 0;
+		put_head(data, length, head);
+		put_place(prefixed ? 2 : order > 0 ? 3 : 1, head);
 	}
-	gpusort_column_set_words(column, 0, 1, head, words);
+	words[0] = head[0] ^ column->masks.flip[0];
+	words[1] = (head[1] | (Min(length, most + 1) + 1)) ^ column->masks.flip[1];
+	return length <= most;
 }
 
 /*
@@ -189,10 +108,10 @@ encode_weights(const GpusortRowColumn *column, const char *data, Size length, ui
 static Size
 bytes_to_fetch(const GpusortRowColumn *column)
 {
-	if (column->blank_padded || column->lowered || column->kind == GPUSORT_ROW_ABBREVIATED)
+	if (column->blank_padded || column->lowered || column->kind == GPUSORT_ROW_ICU)
 		return 0;
-	return column->kind == GPUSORT_ROW_TEXT ? column->bytes.prefix_bytes + HEAD_BYTES + 1 :
-		GPUSORT_LIBC_PREFIX_BYTES + GPUSORT_LIBC_STRING_BYTES + 1;
+	return (column->prefix != NULL ? column->prefix->length : 0) +
+		(column->kind == GPUSORT_ROW_TEXT ? HEAD_BYTES : GPUSORT_LIBC_STRING_BYTES) + 1;
 }
 
 void
@@ -200,7 +119,8 @@ gpusort_rowstring_tail(const GpusortRowColumn *column, Datum value, uint64 *word
 {
 	struct varlena *datum = (struct varlena *) DatumGetPointer(value);
 	bool		remote = gpusort_varlena_remote(datum);
-	Size		most = column->bytes.prefix_bytes + HEAD_BYTES + GPUSORT_TAIL_WORDS * sizeof(uint64);
+	const GpusortPrefix *prefix = column->prefix;
+	Size		most = (prefix != NULL ? prefix->length : 0) + HEAD_BYTES + GPUSORT_TAIL_WORDS * sizeof(uint64);
 	char		bytes[GPUSORT_TAIL_WORDS * sizeof(uint64)] = {0};
 	const char *data;
 	Size		length;
@@ -209,13 +129,12 @@ gpusort_rowstring_tail(const GpusortRowColumn *column, Datum value, uint64 *word
 	if (unlikely(remote))
 		datum = column->blank_padded ? pg_detoast_datum_packed(datum) : detoast_attr_slice(datum, 0, most);
 	data = VARDATA_ANY(datum);
-	length = column->blank_padded ? bpchartruelen(unconstify(char *, data), VARSIZE_ANY_EXHDR(datum)) : VARSIZE_ANY_EXHDR(datum);
-	if (column->bytes.prefix_bytes > 0)
-	{
-		bool		prefixed = length >= column->bytes.prefix_bytes && memcmp(data, column->bytes.prefix, column->bytes.prefix_bytes) == 0;
-
-		begin = PREFIXED_HEAD_BYTES + (prefixed ? column->bytes.prefix_bytes : 0);
-	}
+	length = VARSIZE_ANY_EXHDR(datum);
+	if (column->blank_padded)
+		length = bpchartruelen(unconstify(char *, data), length);
+	if (prefix != NULL)
+		begin = PREFIXED_HEAD_BYTES +
+			(length >= prefix->length && memcmp(data, prefix->string, prefix->length) == 0 ? prefix->length : 0);
 	if (length > begin)
 		memcpy(bytes, data + begin, Min(length - begin, sizeof(bytes)));
 	for (int i = 0; i < GPUSORT_TAIL_WORDS; i++)
@@ -224,9 +143,8 @@ gpusort_rowstring_tail(const GpusortRowColumn *column, Datum value, uint64 *word
 		pfree(datum);
 }
 
-/* Encodes kinds TEXT, NAME, ABBREVIATED and LIBC.  Returns true if the words decide. */
 bool
-gpusort_rowstring_encode(const GpusortRowColumn *column, Datum value, uint64 *words)
+gpusort_rowstring_encode(GpusortRowColumn *column, Datum value, uint64 *words)
 {
 	struct varlena *datum = (struct varlena *) DatumGetPointer(value);
 	struct varlena *copy = NULL;
@@ -235,13 +153,6 @@ gpusort_rowstring_encode(const GpusortRowColumn *column, Datum value, uint64 *wo
 	Size		length;
 	bool		whole = false;
 
-	if (column->kind == GPUSORT_ROW_ABBREVIATED && column->icu.tables == NULL && !column->lowered)
-	{
-		uint64		head[2] = {abbreviate(column->icu.abbreviation, value)};
-
-		gpusort_column_set_words(column, 0, 1, head, words);
-		return false;
-	}
 	if (unlikely(column->is_name))
 	{
 		/* it has NAMEDATALEN bytes, padded with zeros, and no length */
@@ -266,10 +177,8 @@ gpusort_rowstring_encode(const GpusortRowColumn *column, Datum value, uint64 *wo
 
 	if (column->kind == GPUSORT_ROW_TEXT || column->kind == GPUSORT_ROW_NAME)
 		whole = encode_text(column, data, length, words);
-	else if (column->kind == GPUSORT_ROW_LIBC)
-		gpusort_rowlibc_words(column, data, length, words);
 	else
-		encode_weights(column, data, length, words);
+		gpusort_weights_encode(column, data, length, words);
 
 	if (unlikely(column->lowered) && data != room)
 		pfree(data);

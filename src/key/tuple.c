@@ -11,7 +11,7 @@
 #include "utils/memutils.h"
 
 #include "compat.h"
-#include "key/tuple.h"
+#include "key/key.h"
 
 /* Bytes of the header of a tuple without NULLs */
 #define PLAIN_HEADER	((int) MAXALIGN(SizeofHeapTupleHeader))

@@ -12,7 +12,7 @@
 #include "nodes/pathnodes.h"
 #include "nodes/plannodes.h"
 
-#include "key/rowkey.h"
+#include "key/key.h"
 #include "sort/stream.h"
 
 /* Registers GpuSort and sets the planner hooks.  _PG_init calls it once. */

@@ -20,7 +20,7 @@
 #include "nodes/execnodes.h"
 
 #include "compat.h"
-#include "key/tuple.h"
+#include "key/key.h"
 
 /* A comparison of a column of the table with a constant, in a scan's qual */
 typedef struct GpusortPageQual

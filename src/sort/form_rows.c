@@ -6,7 +6,7 @@
  * A row's key is encoded directly into the memory that the engine sorts, and the
  * row is copied directly to the place from which it will be returned.  So no
  * memory is allocated per row.  Only where the best key depends on the values
- * (key/sample.c) are the first rows copied before their keys are made.
+ * (key/settle.c) are the first rows copied before their keys are made.
  *
  *-------------------------------------------------------------------------
  */

@@ -27,8 +27,7 @@
 #include "storage/dsm.h"
 
 #include "base/stat.h"
-#include "key/keytype.h"
-#include "key/rowkey.h"
+#include "key/key.h"
 #include "scan/page.h"
 
 /* ---- the order (spec.c) ---- */

@@ -4,7 +4,7 @@
  *		GpuSort verifies an order that words have only proposed.
  *
  * The words of text under libc's rules are made by strxfrm(), but the order that counts is
- * strcoll()'s (key/libc_text.c).  So after a key set has been sorted by words and its ties are
+ * strcoll()'s (key/weights.c).  So after a key set has been sorted by words and its ties are
  * broken, each two neighbours that only these words decide are compared by strcoll().  If
  * all neighbours are in order, the key set is.
  *
@@ -24,7 +24,7 @@
 
 #include "base/memory.h"
 #include "cpu/cpu.h"
-#include "key/libc.h"
+#include "key/key.h"
 #include "run/cpu_options.h"
 #include "sort/sort_state.h"
 

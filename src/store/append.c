@@ -5,7 +5,7 @@
  *
  * Heap tuples and minimal tuples are copied as they are; virtual tuples and bare rows are
  * formed in the store.  Of a row of a heap page whose columns are chosen, each column is copied
- * from where it lies, without a slot (key/tuple.h).
+ * from where it lies, without a slot (key/tuple.c).
  *
  *-------------------------------------------------------------------------
  */

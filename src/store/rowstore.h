@@ -10,7 +10,7 @@
 
 #include "base/arena.h"
 #include "base/span.h"
-#include "key/tuple.h"
+#include "key/key.h"
 #include "store/row.h"
 
 /*

@@ -27,7 +27,7 @@
 
 #include "random_values.h"
 #include "compat.h"
-#include "key/rowkey.h"
+#include "key/key.h"
 
 PG_FUNCTION_INFO_V1(rowkey_random);
 

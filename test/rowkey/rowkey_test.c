@@ -24,7 +24,7 @@
 #include "utils/plancache.h"
 
 #include "key/icu_read.h"
-#include "key/rowkey.h"
+#include "key/key.h"
 #include "run/run.h"
 
 PG_MODULE_MAGIC;

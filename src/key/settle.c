@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * sample.c
+ * settle.c
  *		Chooses the words of a row key by the first rows of a sort.
  *
  * key/column_plan.c gives each column words by its type alone.  For most types there is
@@ -11,10 +11,8 @@
  *				words: comparisons read it.  So ORDER BY id, body does not fetch
  *				each body from its TOAST table, as core does not.
  *
- *	prefixes	If most strings begin with the same bytes (or, under ICU, weights),
- *				the words hold those that follow (key/sample_strings.c).
- *
- *	weights		Strings under libc's rules: see key/sample_strings.c.
+ *	strings		If most strings begin with the same bytes (or, under ICU, weights), the words hold those that
+ *				follow.  Under libc they hold codes of the letters (key/sample_strings.c).
  *
  *	third word	An inet column gets a third word only if there are IPv6 addresses.
  *
@@ -33,7 +31,7 @@
 #include "miscadmin.h"
 #include "utils/memutils.h"
 
-#include "key/sample_state.h"
+#include "key/column.h"
 
 /* Fewer rows are sorted before a choice could pay. */
 #define MIN_ROWS			256
@@ -41,25 +39,15 @@
 /* Fewer rows are no sample. */
 #define MIN_SAMPLE			64
 
-/*
- * The values that are looked at for repetitions.  If these are all different, there are
- * hardly less than 3,000.
- */
+/* The values that are looked at for repetitions.  If these are all different, there are hardly less than 3,000. */
 #define REPEAT_VALUES		128
-
-static inline bool
-is_string(const GpusortRowColumn *column)
-{
-	return column->kind == GPUSORT_ROW_TEXT || column->kind == GPUSORT_ROW_ABBREVIATED ||
-		(column->kind == GPUSORT_ROW_LIBC && !column->is_name);
-}
 
 bool
 gpusort_rowkey_wants_sample(const GpusortRowKey *key)
 {
 	for (int i = 0; i < key->nencoded; i++)
 	{
-		if (is_string(&key->columns[i]) || key->columns[i].kind == GPUSORT_ROW_INET ||
+		if (key->columns[i].is_string || key->columns[i].kind == GPUSORT_ROW_INET ||
 			key->columns[i].kind == GPUSORT_ROW_SUPPORTED ||
 			(i > 0 && key->columns[i].kind == GPUSORT_ROW_NUMERIC))
 			return true;
@@ -107,11 +95,9 @@ count_tied(const GpusortSample *sample)
 }
 
 /*
- * Returns the part of tied rows up to which it is better not to encode the column
- * for each row: 1/2 if values are often fetched from a TOAST table or
- * decompressed, at microseconds each; 1/16 if each takes some 100 ns; 1/64 if most
- * values are longer than their words, which then cost memory and a search for ties;
- * 0 if it is to be encoded.
+ * Returns the part of tied rows up to which it is better not to encode the column for each row: 1/2 if values are
+ * often fetched from a TOAST table or decompressed, at microseconds each; 1/16 if each takes some 100 ns; 1/64 if
+ * most values are longer than their words, which then cost memory and a search for ties; 0 if it is to be encoded.
  */
 static double
 tied_part_to_open(const GpusortSample *sample, const GpusortRowColumn *column)
@@ -120,7 +106,7 @@ tied_part_to_open(const GpusortSample *sample, const GpusortRowColumn *column)
 	uint32		remote = 0;
 	uint64		bytes = 0;
 
-	if (!is_string(column) && column->kind != GPUSORT_ROW_NUMERIC)
+	if (!column->is_string && column->kind != GPUSORT_ROW_NUMERIC)
 		return 0;
 	for (uint32 i = 0; i < sample->n; i++)
 	{
@@ -137,9 +123,9 @@ tied_part_to_open(const GpusortSample *sample, const GpusortRowColumn *column)
 	}
 	if (remote > values / 16)
 		return 0.5;
-	if (column->kind == GPUSORT_ROW_ABBREVIATED || column->kind == GPUSORT_ROW_LIBC || column->lowered)
+	if (column->is_string && (column->kind != GPUSORT_ROW_TEXT || column->lowered))
 		return 1.0 / 16;
-	return is_string(column) && bytes / Max(values, 1) > GPUSORT_SHORT_STRING_BYTES ? 1.0 / 64 : 0;
+	return column->is_string && bytes / Max(values, 1) > GPUSORT_SHORT_STRING_BYTES ? 1.0 / 64 : 0;
 }
 
 /*
@@ -189,7 +175,7 @@ look_for_few(const GpusortSample *sample)
 	GpusortRowColumn *last = &key->columns[key->ncolumns - 1];
 	bool		isnull;
 
-	if (key->nencoded < key->ncolumns || !is_string(last))
+	if (key->nencoded < key->ncolumns || !last->is_string)
 		return;
 	gpusort_few_begin(last);
 	for (int i = 0; i < REPEAT_VALUES && last->few != NULL; i++)
@@ -230,12 +216,10 @@ gpusort_rowkey_settle(GpusortRowKey *key, GpusortSampleRow row, void *arg, uint3
 			key->nencoded = i;
 			break;
 		}
-		if (column->kind == GPUSORT_ROW_LIBC && !column->is_name)
-			gpusort_sample_choose_weights(&sample, column, lasting, &spare);
-		else if (column->kind == GPUSORT_ROW_SUPPORTED)
+		if (column->kind == GPUSORT_ROW_SUPPORTED)
 			gpusort_sample_choose_support(&sample, column);
-		else if (is_string(column))
-			gpusort_sample_choose_prefix(&sample, column, lasting);
+		else if (column->is_string)
+			gpusort_sample_choose_words(&sample, column, lasting, &spare);
 		else if (column->kind == GPUSORT_ROW_INET && spare > 0 && has_ipv6(&sample, column))
 			gpusort_column_widen(column, GPUSORT_INET_THIRD_BITS, &spare);
 		if (sample.hashes != NULL && i + 1 < key->nencoded)

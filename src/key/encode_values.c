@@ -1,11 +1,10 @@
 /*-------------------------------------------------------------------------
  *
- * values.c
- *		Encodes interval, timetz, enum, numeric, inet and cidr values as words of a row key.
+ * encode_values.c
+ *		Encodes interval, timetz, enum, inet and cidr values as words of a row key.
  *
- * Each encoder follows the type's comparator in PostgreSQL: interval_cmp_value
- * (timestamp.c), timetz_cmp_internal (date.c), enum_cmp_internal (enum.c), cmp_numerics
- * (numeric.c) and network_cmp_internal (network.c).
+ * Each encoder follows the type's comparator in PostgreSQL: interval_cmp_value (timestamp.c), timetz_cmp_internal
+ * (date.c), enum_cmp_internal (enum.c) and network_cmp_internal (network.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -22,21 +21,18 @@
 #include "utils/timestamp.h"
 
 #include "key/column.h"
-#include "key/numeric_format.h"
 
 /*
- * PostgreSQL compares intervals by the sum of the time and of 30 * months + days
- * days of 24 hours.  The encoder moves whole days from the time to the days.  The
- * remaining time is at least 0 and less than a day, so that (days, time) has the
- * order of the sum.  The pair takes 74 bits: 37 for the days, 37 for the time.
+ * PostgreSQL compares intervals by the sum of the time and of 30 * months + days days of 24 hours.  The encoder moves
+ * whole days from the time to the days.  The remaining time is at least 0 and less than a day, so that (days, time)
+ * has the order of the sum.  The pair takes 74 bits: 37 for the days, 37 for the time.
  *
- * The days lie within -2^36 to 2^36: months and days add up to less than 2^31 *
- * 31, and the time, below 2^63 microseconds, to about 10^8 days.  In PostgreSQL
- * 17 and later the infinities have the extreme value in each field, and so sort
- * at the ends.
+ * The days lie within -2^36 to 2^36: months and days add up to less than 2^31 * 31, and the time, below 2^63
+ * microseconds, to about 10^8 days.  In PostgreSQL 17 and later the infinities have the extreme value in each field,
+ * and so sort at the ends.
  */
-void
-gpusort_rowinterval_encode(const GpusortRowColumn *column, Datum value, uint64 *words)
+bool
+gpusort_rowinterval_encode(GpusortRowColumn *column, Datum value, uint64 *words)
 {
 	const Interval *interval = DatumGetIntervalP(value);
 	int64		days = interval->month * INT64CONST(30) + interval->day;
@@ -49,53 +45,35 @@ gpusort_rowinterval_encode(const GpusortRowColumn *column, Datum value, uint64 *
 		carry--;
 	}
 	days += carry + (INT64CONST(1) << 36);
-	words[0] = ((uint64) days ^ column->masks.flip[0]) | column->masks.base;
+	words[0] = gpusort_column_word(column, days);
 	words[1] = (uint64) time ^ column->masks.flip[1];
+	return true;
 }
 
 /*
- * PostgreSQL compares timetz values by their time in UTC, then by their zone.
- * AT TIME ZONE with an interval can make any int4 a zone (in seconds), so the
- * UTC time in microseconds takes 53 bits.
+ * PostgreSQL compares timetz values by their time in UTC, then by their zone.  AT TIME ZONE with an interval can make
+ * any int4 a zone (in seconds), so the UTC time in microseconds takes 53 bits.
  */
-void
-gpusort_rowtimetz_encode(const GpusortRowColumn *column, Datum value, uint64 *words)
+bool
+gpusort_rowtimetz_encode(GpusortRowColumn *column, Datum value, uint64 *words)
 {
 	const TimeTzADT *timetz = DatumGetTimeTzADTP(value);
 	int64		utc = timetz->time + timetz->zone * USECS_PER_SEC;
 
 	utc += INT64CONST(1) << 52;
-	words[0] = ((uint64) utc ^ column->masks.flip[0]) | column->masks.base;
+	words[0] = gpusort_column_word(column, utc);
 	words[1] = gpusort_key_int4(timetz->zone) ^ column->masks.flip[1];
+	return true;
 }
 
 /*
- * PostgreSQL compares enum labels by pg_enum.enumsortorder, a float4.  Adding a
- * label, even between two others, does not change the numbers of the others.
- * (There is one exception: if no float4 is left between the two, all labels get
- * new numbers.  A sort that had seen some labels before that and meets others
- * after it would place them wrongly, as PostgreSQL's own cache would.)
+ * PostgreSQL compares enum labels by pg_enum.enumsortorder, a float4.  Adding a label, even between two others, does
+ * not change the numbers of the others.  (There is one exception: if no float4 is left between the two, all labels
+ * get new numbers.  A sort that had seen some labels before that and meets others after it would place them wrongly,
+ * as PostgreSQL's own cache would.)
  *
- * The ranks are cached in a direct-mapped table, indexed by the label's OID
- * modulo ENUM_SLOTS.
+ * The ranks are cached in a direct-mapped table, indexed by the label's OID modulo GPUSORT_ENUM_SLOTS.
  */
-#define ENUM_SLOTS	512
-
-struct GpusortEnumRanks
-{
-	struct
-	{
-		Oid			label;		/* InvalidOid: the slot is empty */
-		uint32		rank;		/* rank key of the label's enumsortorder */
-	}			slots[ENUM_SLOTS];
-};
-
-void
-gpusort_rowenum_begin(GpusortRowColumn *column)
-{
-	column->labels.ranks = palloc0(sizeof(GpusortEnumRanks));
-}
-
 /* The rank key of a label's enumsortorder */
 static uint32
 rank_of(HeapTuple label)
@@ -107,9 +85,9 @@ rank_of(HeapTuple label)
 }
 
 /*
- * Ranks a label that is not in pg_enum, from where a superuser may have deleted it.  PostgreSQL compares two labels with even
- * OIDs by these alone, and others by pg_enum only.  So its rank is as far behind that of the last even label below it, or before
- * that of the first one above, as their OIDs are.
+ * Ranks a label that is not in pg_enum, from where a superuser may have deleted it.  PostgreSQL compares two labels
+ * with even OIDs by these alone, and others by pg_enum only.  So its rank is as far behind that of the last even
+ * label below it, or before that of the first one above, as their OIDs are.
  */
 static uint32
 rank_missing(Oid type, Oid label)
@@ -144,11 +122,11 @@ rank_missing(Oid type, Oid label)
 	return least + Min(label - below, most - least - 1);
 }
 
-uint64
-gpusort_rowenum_encode(const GpusortRowColumn *column, Datum value)
+bool
+gpusort_rowenum_encode(GpusortRowColumn *column, Datum value, uint64 *words)
 {
 	Oid			label = DatumGetObjectId(value);
-	int			slot = label % ENUM_SLOTS;
+	int			slot = label % GPUSORT_ENUM_SLOTS;
 	GpusortEnumRanks *ranks = column->labels.ranks;
 
 	if (ranks->slots[slot].label != label)
@@ -160,76 +138,8 @@ gpusort_rowenum_encode(const GpusortRowColumn *column, Datum value)
 		if (HeapTupleIsValid(tuple))
 			ReleaseSysCache(tuple);
 	}
-	return (ranks->slots[slot].rank ^ column->masks.flip[0]) | column->masks.base;
-}
-
-/* ----------------------------------------------------------------
- *		numeric
- *
- * The words hold the weight and the first seven digits.
- *
- *			bit 62		61 to 46	45 to 4					3 to 0
- *	word 0	1: >= 0		weight		digits 1 to 3			0
- *
- *			63 to 8					7 to 1		0
- *	word 1	digits 4 to 7			0			1: more digits follow
- *
- * The weight is biased to be unsigned.  Negative numbers complement all these bits.
- * Zero has bit 62 set and no other.  The greatest weight with digits of 14 ones each
- * stands for +Infinity, and its complement for -Infinity.  NaN has word 1 all ones
- * in addition.
- * ----------------------------------------------------------------
- */
-
-#define MAX_DIGITS				7
-
-#define SIGN_BIT				(UINT64CONST(1) << 62)
-#define MAGNITUDE				(SIGN_BIT - 1)
-
-bool
-gpusort_rownumeric_encode(const GpusortRowColumn *column, Datum value, uint64 *words)
-{
-	struct varlena *datum = (struct varlena *) DatumGetPointer(value);
-	struct varlena *copy = NULL;
-	GpusortNumericParts parts;
-	uint64		word0;
-	uint64		word1;
-	bool		whole = true;
-
-	if (unlikely(gpusort_varlena_remote(datum)))
-		datum = copy = pg_detoast_datum_packed(datum);
-	parts = gpusort_numeric_read(datum);
-	if (unlikely(parts.kind != GPUSORT_NUMERIC_FINITE))
-	{
-		word0 = parts.kind == GPUSORT_NUMERIC_NINF ? 0 : SIGN_BIT | MAGNITUDE;
-		word1 = parts.kind == GPUSORT_NUMERIC_NAN ? PG_UINT64_MAX : 0;
-	}
-	else
-	{
-		uint16		digits[MAX_DIGITS] = {0};
-
-		whole = parts.ndigits <= MAX_DIGITS;
-		memcpy(digits, parts.digits, Min(parts.ndigits, MAX_DIGITS) * sizeof(uint16));
-
-		word0 = parts.ndigits > 0 ? (uint64) (parts.weight - PG_INT16_MIN) << 46 : 0;
-		word0 |= (uint64) digits[0] << 32 | (uint64) digits[1] << 18 | (uint64) digits[2] << 4;
-		word1 = (uint64) digits[3] << 50 | (uint64) digits[4] << 36 |
-			(uint64) digits[5] << 22 | (uint64) digits[6] << 8 | (whole ? 0 : 1);
-
-		if (parts.negative)
-		{
-			word0 ^= MAGNITUDE;
-			word1 = ~word1;
-		}
-		else
-			word0 |= SIGN_BIT;
-	}
-	words[0] = (word0 ^ column->masks.flip[0]) | column->masks.base;
-	words[1] = word1 ^ column->masks.flip[1];
-
-	if (copy != NULL)
-		pfree(copy);
-	return whole;
+	words[0] = gpusort_column_word(column, ranks->slots[slot].rank);
+	return true;
 }
 
 /* ----------------------------------------------------------------
@@ -247,11 +157,10 @@ gpusort_rownumeric_encode(const GpusortRowColumn *column, Datum value, uint64 *w
  * The host bits of the network are cleared.  Where one network continues another one,
  * its further bits are 0 or greater, and it is longer.
  *
- * An IPv6 address is written in groups of 32 bits, because network and host bits share
- * its 128 bits.  A group has its network bits, padded with zeros, and 6 bits for their
- * number.  If they are fewer than 32, the network ends here, and the host bits follow:
- * those of this group and all later groups.  Different networks differ in a group that
- * both have; after equal networks, the host bits are in the same place.
+ * An IPv6 address is written in groups of 32 bits, because network and host bits share its 128 bits.  A group has its
+ * network bits, padded with zeros, and 6 bits for their number.  If they are fewer than 32, the network ends here,
+ * and the host bits follow: those of this group and all later groups.  Different networks differ in a group that both
+ * have; after equal networks, the host bits are in the same place.
  *
  *			bit 62	bits 61 to 0
  *	word 0	1		the first 62 of these bits
@@ -322,7 +231,7 @@ gpusort_rowinet_is_ipv6(Datum value)
 }
 
 bool
-gpusort_rowinet_encode(const GpusortRowColumn *column, Datum value, uint64 *words)
+gpusort_rowinet_encode(GpusortRowColumn *column, Datum value, uint64 *words)
 {
 	struct varlena *datum = (struct varlena *) DatumGetPointer(value);
 	struct varlena *copy = NULL;
@@ -353,7 +262,7 @@ gpusort_rowinet_encode(const GpusortRowColumn *column, Datum value, uint64 *word
 		third = bits[2];
 		whole = column->words > 2;
 	}
-	words[0] = (words[0] ^ column->masks.flip[0]) | column->masks.base;
+	words[0] = gpusort_column_word(column, words[0]);
 	words[1] ^= column->masks.flip[1];
 	if (column->words > 2)
 		words[2] = third ^ column->masks.flip[2];

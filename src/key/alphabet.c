@@ -1,21 +1,18 @@
 /*-------------------------------------------------------------------------
  *
- * libc_alphabet.c
+ * alphabet.c
  *		Short codes for the letters of a column under libc's rules.
  *
- * glibc's weights of the first level have one or two bytes for most letters, and
- * strxfrm() makes the weights of all levels.  A column has far fewer letters than
- * there are weights.  So the sample of a column (key/sample_strings.c) gives each weight that
- * occurs in it a code of 2 to 8 bits, in the order of the weights.  21 letters of 6
- * bits fill two words.  Between each two weights there is one more code, for all
- * weights that the sample lacks there.  It ends the words: they tie with those of
- * any other string that has such a weight in this place.
+ * glibc's weights of the first level have one or two bytes for most letters, and strxfrm() makes the weights of all
+ * levels.  A column has far fewer letters than there are weights.  So the sample of a column (key/sample_strings.c)
+ * gives each weight that occurs in it a code of 2 to 8 bits, in the order of the weights.  21 letters of 6 bits fill
+ * two words.  Between each two weights there is one more code, for all weights that the sample lacks there.  It ends
+ * the words: they tie with those of any other string that has such a weight in this place.
  *
- * The weights of a letter are found once, by strxfrm() of the letter alone, and kept
- * for the session.  The weights of a string are those of its letters unless two
- * neighbours are weighed as one (a contraction, as the Czech ch).  That is also found
- * out once for each two letters.  Only a string with such neighbours or with letters
- * that are in no table is given to strxfrm().
+ * The weights of a letter are found once, by strxfrm() of the letter alone, and kept for the session.  The weights of
+ * a string are those of its letters unless two neighbours are weighed as one (a contraction, as the Czech ch).  That
+ * is also found out once for each two letters.  Only a string with such neighbours or with letters that are in no
+ * table is given to strxfrm().
  *
  * As all words under libc, these only propose an order.
  *
@@ -27,7 +24,6 @@
 #include "utils/memutils.h"
 
 #include "key/column.h"
-#include "key/libc.h"
 
 /* Letters in the tables: of one byte, or of two bytes in UTF-8 */
 #define LETTERS			0x800
@@ -79,7 +75,7 @@ typedef struct LetterCodes
 	bool		added;			/* its weights have been added to the alphabet */
 } LetterCodes;
 
-struct GpusortLibcAlphabet
+struct GpusortAlphabet
 {
 	GpusortLibc *libc;
 	int			bits;			/* bits of a code: 2 to 8 */
@@ -148,28 +144,41 @@ next_weight(const uint8 **at, const uint8 *end)
 	return weight;
 }
 
+/* Most weights that are read of one or two letters: one more than the tables hold */
+#define MOST_WEIGHTS	(2 * LETTER_WEIGHTS + 1)
+
+/* Stores the weights of n letters in a row, 1 or 2.  Returns their number, MOST_WEIGHTS if they are more. */
+static int
+list_weights(const GpusortLibc *libc, const int *letters, int n, uint32 *weights)
+{
+	char		string[4];
+	int			length = 0;
+	int			count = 0;
+	uint8		bytes[MOST_WEIGHTS * 8];
+	const uint8 *at = bytes;
+	const uint8 *end;
+
+	for (int i = 0; i < n; i++)
+		length += put_letter(letters[i], string + length);
+	end = bytes + gpusort_libc_key(libc, string, length, true, bytes, sizeof(bytes));
+	while (count < MOST_WEIGHTS && (weights[count] = next_weight(&at, end)) != 0)
+		count++;
+	return count;
+}
+
 static const Letter *
 look_up(GpusortLibc *libc, int number)
 {
 	Letter	   *letter = &libc->letters->letters[number];
-	char		string[2];
-	uint8		bytes[LETTER_WEIGHTS * 8];
-	const uint8 *at = bytes;
-	const uint8 *end;
-	uint32		weight;
+	uint32		weights[MOST_WEIGHTS];
+	int			count;
 
 	if (letter->known)
 		return letter;
-	end = bytes + gpusort_libc_key(libc, string, put_letter(number, string), true, bytes, sizeof(bytes));
-	while ((weight = next_weight(&at, end)) != 0)
-	{
-		if (letter->count == LETTER_WEIGHTS)
-		{
-			letter->other = true;
-			break;
-		}
-		letter->weights[letter->count++] = weight;
-	}
+	count = list_weights(libc, &number, 1, weights);
+	letter->count = Min(count, LETTER_WEIGHTS);
+	letter->other = count > LETTER_WEIGHTS;
+	memcpy(letter->weights, weights, letter->count * sizeof(uint32));
 	letter->known = true;
 	return letter;
 }
@@ -178,26 +187,14 @@ look_up(GpusortLibc *libc, int number)
 static pg_noinline Pair
 compare_pair(GpusortLibc *libc, int a, int b)
 {
-	const Letter *letters[2] = {look_up(libc, a), look_up(libc, b)};
-	char		string[4];
-	uint8		bytes[2 * LETTER_WEIGHTS * 8];
-	const uint8 *at = bytes;
-	const uint8 *end;
-	int			length = put_letter(a, string);
+	const Letter *first = look_up(libc, a);
+	const Letter *second = look_up(libc, b);
+	uint32		weights[MOST_WEIGHTS];
+	int			count = list_weights(libc, (const int[2]) {a, b}, 2, weights);
 
-	length += put_letter(b, string + length);
-	end = bytes + gpusort_libc_key(libc, string, length, true, bytes, sizeof(bytes));
-	for (int i = 0; i < 2; i++)
-	{
-		if (letters[i]->other)
-			return PAIR_CONTRACTS;
-		for (int j = 0; j < letters[i]->count; j++)
-		{
-			if (next_weight(&at, end) != letters[i]->weights[j])
-				return PAIR_CONTRACTS;
-		}
-	}
-	return next_weight(&at, end) == 0 ? PAIR_SIMPLE : PAIR_CONTRACTS;
+	return !first->other && !second->other && count == first->count + second->count &&
+		memcmp(weights, first->weights, first->count * sizeof(uint32)) == 0 &&
+		memcmp(weights + first->count, second->weights, second->count * sizeof(uint32)) == 0 ? PAIR_SIMPLE : PAIR_CONTRACTS;
 }
 
 /* Are the weights of two neighbours those of the two letters? */
@@ -225,7 +222,7 @@ is_simple(GpusortLibc *libc, int a, int b)
 
 /* Returns the place of a weight, or of the next greater one.  Sets *found. */
 static int
-find_weight(const GpusortLibcAlphabet *alphabet, uint32 weight, bool *found)
+find_weight(const GpusortAlphabet *alphabet, uint32 weight, bool *found)
 {
 	int			low = 0;
 	int			high = alphabet->count;
@@ -245,7 +242,7 @@ find_weight(const GpusortLibcAlphabet *alphabet, uint32 weight, bool *found)
 
 /* Adds a weight, one more than MAX_WEIGHTS at most. */
 static void
-add_weight(GpusortLibcAlphabet *alphabet, uint32 weight)
+add_weight(GpusortAlphabet *alphabet, uint32 weight)
 {
 	bool		found;
 	int			place = find_weight(alphabet, weight, &found);
@@ -257,10 +254,10 @@ add_weight(GpusortLibcAlphabet *alphabet, uint32 weight)
 	alphabet->count++;
 }
 
-GpusortLibcAlphabet *
-gpusort_libc_alphabet_begin(GpusortLibc *libc)
+GpusortAlphabet *
+gpusort_alphabet_begin(GpusortLibc *libc)
 {
-	GpusortLibcAlphabet *alphabet = palloc0(sizeof(GpusortLibcAlphabet));
+	GpusortAlphabet *alphabet = palloc0(sizeof(GpusortAlphabet));
 
 	if (libc->letters == NULL)
 		libc->letters = MemoryContextAllocZero(TopMemoryContext, sizeof(*libc->letters));
@@ -270,7 +267,7 @@ gpusort_libc_alphabet_begin(GpusortLibc *libc)
 
 /* Adds the weights of a string's letters.  Returns false if it is not the sum of its letters. */
 static bool
-add_letters(GpusortLibcAlphabet *alphabet, const char *data, int length)
+add_letters(GpusortAlphabet *alphabet, const char *data, int length)
 {
 	const unsigned char *at = (const unsigned char *) data;
 	const unsigned char *end = at + length;
@@ -297,10 +294,10 @@ add_letters(GpusortLibcAlphabet *alphabet, const char *data, int length)
 }
 
 void
-gpusort_libc_alphabet_add(GpusortLibcAlphabet *alphabet, const char *data, Size length)
+gpusort_alphabet_add(GpusortAlphabet *alphabet, const char *data, Size length)
 {
 	int			taken = gpusort_libc_clip(data, length, SEEN_BYTES);
-	uint8		bytes[GPUSORT_LIBC_WEIGHT_BYTES];
+	uint8		bytes[GPUSORT_MAX_WEIGHTS];
 	const uint8 *at = bytes;
 	const uint8 *end;
 	uint32		weight;
@@ -312,23 +309,17 @@ gpusort_libc_alphabet_add(GpusortLibcAlphabet *alphabet, const char *data, Size 
 		add_weight(alphabet, weight);
 }
 
-bool
-gpusort_libc_alphabet_end(GpusortLibcAlphabet *alphabet)
+int
+gpusort_alphabet_end(GpusortAlphabet *alphabet)
 {
 	for (alphabet->bits = 2; 2 * alphabet->count + 2 > 1 << alphabet->bits;)
 		alphabet->bits++;
-	return alphabet->count <= MAX_WEIGHTS;
-}
-
-int
-gpusort_libc_alphabet_bits(const GpusortLibcAlphabet *alphabet)
-{
-	return alphabet->bits;
+	return alphabet->count <= MAX_WEIGHTS ? alphabet->bits : 0;
 }
 
 /* Returns the code of a weight.  Sets *ends if it is one between two weights. */
 static int
-code_of(const GpusortLibcAlphabet *alphabet, uint32 weight, bool *ends)
+code_of(const GpusortAlphabet *alphabet, uint32 weight, bool *ends)
 {
 	bool		found;
 	int			place = find_weight(alphabet, weight, &found);
@@ -338,7 +329,7 @@ code_of(const GpusortLibcAlphabet *alphabet, uint32 weight, bool *ends)
 }
 
 static pg_noinline void
-find_codes(GpusortLibcAlphabet *alphabet, int number)
+find_codes(GpusortAlphabet *alphabet, int number)
 {
 	LetterCodes *codes = &alphabet->letters[number];
 	const Letter *letter = look_up(alphabet->libc, number);
@@ -352,9 +343,8 @@ find_codes(GpusortLibcAlphabet *alphabet, int number)
 	codes->known = true;
 }
 
-bool
-gpusort_libc_alphabet_weights(const GpusortLibcAlphabet *alphabet, const uint8 *weights, int n,
-							  uint64 *head, int room)
+void
+gpusort_alphabet_encode_weights(const GpusortAlphabet *alphabet, const uint8 *weights, int n, uint64 *head, int room)
 {
 	const uint8 *end = weights + n;
 	uint32		weight;
@@ -367,27 +357,12 @@ gpusort_libc_alphabet_weights(const GpusortLibcAlphabet *alphabet, const uint8 *
 			break;
 		gpusort_append_bits(head, used, code_of(alphabet, weight, &ends), alphabet->bits);
 	}
-	return !ends;
 }
 
-/* Makes the codes of a string that is not the sum of its letters. */
-static pg_noinline bool
-encode_by_libc(const GpusortLibcAlphabet *alphabet, const char *data, Size length,
-			   uint64 *head, int room)
+/* Appends the codes of a string's letters.  Returns false if the string is not the sum of its letters. */
+static inline bool
+encode_letters(GpusortAlphabet *alphabet, const unsigned char *at, Size length, uint64 *head, int room)
 {
-	int			letters = room / alphabet->bits;
-	uint8		bytes[GPUSORT_LIBC_WEIGHT_BYTES];
-	int			n = gpusort_libc_weights(alphabet->libc, data, length, bytes, 2 * letters);
-
-	memset(head, 0, (room + 63) / 64 * sizeof(uint64));
-	return gpusort_libc_alphabet_weights(alphabet, bytes, n, head, room);
-}
-
-bool
-gpusort_libc_alphabet_encode(GpusortLibcAlphabet *alphabet, const char *data, Size length,
-							 uint64 *head, int room)
-{
-	const unsigned char *at = (const unsigned char *) data;
 	const unsigned char *end = at + length;
 	const unsigned char *last = at + Min(length, GPUSORT_LIBC_STRING_BYTES);
 	int			bits = alphabet->bits;
@@ -400,7 +375,7 @@ gpusort_libc_alphabet_encode(GpusortLibcAlphabet *alphabet, const char *data, Si
 		LetterCodes *letter;
 
 		if (unlikely(number < 0 || (before >= 0 && !is_simple(alphabet->libc, before, number))))
-			return encode_by_libc(alphabet, data, length, head, room);
+			return false;
 		/* stop only now: this letter could have changed the weights of the one before */
 		if (used + bits > room)
 			return true;
@@ -408,12 +383,25 @@ gpusort_libc_alphabet_encode(GpusortLibcAlphabet *alphabet, const char *data, Si
 		if (unlikely(!letter->known))
 			find_codes(alphabet, number);
 		if (unlikely(letter->other))
-			return encode_by_libc(alphabet, data, length, head, room);
+			return false;
 		for (int i = 0; i < letter->count && used + bits <= room; i++, used += bits)
 			gpusort_append_bits(head, used, letter->codes[i], bits);
 		if (unlikely(letter->ends))
-			return false;
+			return true;
 		before = number;
 	}
 	return true;
+}
+
+void
+gpusort_alphabet_encode(GpusortAlphabet *alphabet, const char *data, Size length, uint64 *head, int room)
+{
+	uint8		bytes[GPUSORT_MAX_WEIGHTS];
+	int			n;
+
+	if (likely(encode_letters(alphabet, (const unsigned char *) data, length, head, room)))
+		return;
+	memset(head, 0, (room + 63) / 64 * sizeof(uint64));
+	n = gpusort_libc_weights(alphabet->libc, data, length, bytes, 2 * (room / alphabet->bits));
+	gpusort_alphabet_encode_weights(alphabet, bytes, n, head, room);
 }
