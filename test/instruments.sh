@@ -4,8 +4,8 @@
 # valgrind, and fuzzes.
 #
 #   PARTS="sanitizers fuzz valgrind"   the parts to run; all by default
-#   QUICK=yes            the short form for make test: less of sanitizers and fuzz,
-#                        three minutes in all
+#   QUICK=yes            the short form of fuzz and valgrind for make test: 20 seconds each, and
+#                        the build that is installed
 #
 # sanitizers
 #   gpusort.so is built with AddressSanitizer and UndefinedBehaviorSanitizer, and the
@@ -62,19 +62,17 @@ run_sanitizers() {
   start_cluster "${server_settings[@]}"
   run_regress "sanitizers: regress"
   run_regress "sanitizers: regress, stand-in device" "-c gpusort.engine=cuda -c gpusort.min_rows=0"
-  [ "$quick" = yes ] || run_pgtap "sanitizers: properties"
+  run_pgtap "sanitizers: properties"
   stop_cluster
   check_reports "sanitizers: regress"
-  if [ "$quick" != yes ]; then
-    tap_jobs=2 run_tap "sanitizers: server" "$tree"/test/t/{001,010,020}*.pl
-    check_reports "sanitizers: server"
-    tap_jobs=2 run_tap "sanitizers: stand-in device" "${standin_tests[@]}"
-    check_reports "sanitizers: stand-in device"
-    run_tap "sanitizers: limits, stand-in device" "${limits_test[@]}"
-    check_reports "sanitizers: limits, stand-in device"
-    SETTINGS="gpusort.engine=cuda" run_tap "sanitizers: random queries, stand-in device" "$tree"/test/t/020*.pl
-    check_reports "sanitizers: random queries, stand-in device"
-  fi
+  tap_jobs=2 run_tap "sanitizers: server" "$tree"/test/t/{001,010,020}*.pl
+  check_reports "sanitizers: server"
+  tap_jobs=2 run_tap "sanitizers: stand-in device" "${standin_tests[@]}"
+  check_reports "sanitizers: stand-in device"
+  run_tap "sanitizers: limits, stand-in device" "${limits_test[@]}"
+  check_reports "sanitizers: limits, stand-in device"
+  SETTINGS="gpusort.engine=cuda" run_tap "sanitizers: random queries, stand-in device" "$tree"/test/t/020*.pl
+  check_reports "sanitizers: random queries, stand-in device"
   server_environment=()
 }
 
@@ -138,9 +136,12 @@ run_valgrind() {
   if command -v apt-get >/dev/null; then
     apt_install valgrind
   fi
-  say "valgrind: build"
-  copy_tree "$work/plain"
-  build_and_install "$work/plain" WITH_CUDA=no
+  # a quick run takes the build that make test has installed
+  if [ "$quick" != yes ]; then
+    say "valgrind: build"
+    copy_tree "$work/plain"
+    build_and_install "$work/plain" WITH_CUDA=no
+  fi
   start_cluster "session_preload_libraries = 'gpusort'" "shared_buffers = 16MB"
   stop_cluster
   as_cluster_user valgrind --leak-check=no --num-callers=30 --suppressions=/dev/fd/4 --log-file="$work/valgrind.log" \
@@ -166,7 +167,7 @@ run_valgrind() {
 
 install_test_packages
 use_server
-use_private_server "$work/server"
+[[ $quick = yes && $parts = valgrind ]] || use_private_server "$work/server"
 
 for part in $parts; do
   "run_$part"

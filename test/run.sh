@@ -9,6 +9,9 @@
 # Each build has a copy of the server, so that nothing is installed in the server
 # itself, and groups of both run beside each other.
 #
+# What takes long and tests the same mechanisms once more, on the other engine or exhaustively, is in long.sh, and the
+# sanitizers are in instruments.sh.
+#
 # Each group of tests prints its counts when it ends, and the last line is their sum.
 # PG_CONFIG chooses the server, which needs PGXS and need not be Debian's.  Groups that
 # it cannot run are named at the end.
@@ -139,7 +142,6 @@ make -C "$modules" -s -j"$(nproc)" PG_CONFIG="$stock_config" test-modules >/dev/
 say "tests"
 # the longest first
 start on_standin run_file "$tree"/test/t/005*.pl
-start run_instrument "sanitizers" sanitizers
 start run_core "PostgreSQL's own suite" SUITE=core
 start run_sql
 start run_without_server
@@ -152,7 +154,8 @@ start on_standin run_unit "load, stand-in device" \
 for file in "$tree"/test/t/*.pl; do
   case ${file##*/} in
     005_* | 009_*) ;;
-    *standin* | 025_* | 026_* | 058_*) start on_standin run_file "$file" ;;
+    *standin* | 025_* | 026_* | 048_* | 058_*) start on_standin run_file "$file" ;;
+    029_*) CASES=12 start run_file "$file" ;;
     *) start run_file "$file" ;;
   esac
 done
@@ -162,12 +165,7 @@ start on_standin run_file "$tree"/test/t/013*.pl
 start on_standin run_file "$tree"/test/t/041*.pl
 export SETTINGS="gpusort.engine=cuda gpusort.verify=on"
 CASES=150 start on_standin run_file "$tree"/test/t/020*.pl
-CASES=100 SETTINGS="$SETTINGS gpusort.min_rows=0" start on_standin run_file "$tree"/test/t/031*.pl
 CASES=40 start on_standin run_file "$tree"/test/t/034*.pl
-SETTINGS="gpusort.verify=on" start on_standin run_file "$tree"/test/t/048*.pl
-CASES=100 start on_standin run_file "$tree"/test/t/050*.pl
-CASES=6 start on_standin run_file "$tree"/test/t/029*.pl
-RUNS=200 start on_standin run_file "$tree"/test/t/018*.pl
 unset SETTINGS
 
 # this test takes all available shared memory

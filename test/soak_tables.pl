@@ -47,7 +47,7 @@ sub views_of
 	  . "CREATE VIEW ${table}_distinct AS SELECT DISTINCT ON ($group) * FROM $table ORDER BY " . join(', ', directions($group, $value)) . ";\n";
 }
 
-print $out 'CREATE EXTENSION citext; CREATE EXTENSION gpusort;', random_schema(), 'CREATE ROLE smith LOGIN;';
+print $out 'CREATE EXTENSION citext;', random_schema(), 'CREATE ROLE smith LOGIN;';
 while (my @some = splice @kinds, 0, 8)
 {
 	my $table = 'of_' . $some[0] =~ s/\W+/_/gr . '_' . @kinds;

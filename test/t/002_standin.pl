@@ -82,6 +82,8 @@ foreach my $plan (sort keys %reason)
 	nothing_is_held($node, "$plan, gpusort.engine is cuda");
 }
 
+like(slurp_file($node->logfile), qr/gpusort found the device's result out of order/, 'a wrong order is logged');
+
 #
 # The service dies while a backend waits for it
 #

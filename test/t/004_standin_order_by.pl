@@ -144,16 +144,11 @@ $node->pgbench('--no-vacuum --client=6 --jobs=2 --transactions=2', 0, [qr{proces
 nothing_is_held($node, '6 backends');
 
 #
-# Failures: the CPU sorts the whole run, spilled or not
+# Failures (005_standin_faults.pl has all): the CPU sorts, and EXPLAIN says why
 #
 foreach my $case (
 	[ 'open:no_driver', qr/No NVIDIA driver was found/ ],
-	[ 'upload:fault', qr/CUDA call upload failed/ ],
-	[ 'upload:no_memory', qr/.*too little memory/ ],
-	[ 'sort:no_memory', qr/.*too little memory/ ],
-	[ 'sort:unsorted', qr/.*out of order/ ],
-	[ 'sort:fault', qr/CUDA call sort failed/ ],
-	[ 'download:fault', qr/CUDA call download failed/ ])
+	[ 'sort:unsorted', qr/.*out of order/ ])
 {
 	my ($plan, $reason) = @$case;
 	restart_with($node, limit => '8GB', plan => $plan);
@@ -166,13 +161,6 @@ foreach my $case (
 	($rc, $stdout, $stderr) = $node->psql('postgres', "SET gpusort.engine = 'cuda'; " . ordered($several, 'large'));
 	like($stderr, qr/ERROR:  .*gpusort engine "cuda"/s, "$plan: an error if gpusort.engine is cuda");
 	nothing_is_held($node, "$plan, gpusort.engine is cuda");
-}
-foreach my $plan ('upload:fault:3', 'sort:fault:2', 'sort:no_memory:2-2', 'download:fault:3-3')
-{
-	restart_with($node, limit => '8GB', plan => $plan);
-	is( $node->safe_psql('postgres', "SET gpusort.memory_limit = '32MB'; SET client_min_messages = error; " . ordered($several, 'large')),
-		right($several, 'large'), "$plan, when a later spilled run is sorted: the order is right");
-	nothing_is_held($node, "$plan, spilled");
 }
 
 #

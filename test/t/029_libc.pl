@@ -22,7 +22,7 @@ use strict;
 use warnings;
 
 use Digest::MD5;
-use Encode qw(decode encode_utf8);
+use Encode qw(decode);
 use FindBin;
 use GpusortTest;
 use RandomTest;
@@ -30,7 +30,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ($seed, $cases) = begin_cases(24);
+my ($seed) = begin_cases(24);
 
 # The servers' names of the character sets that locales have.
 my %encodings = (
@@ -110,106 +110,10 @@ my @others = map { chr } 0xE9, 0xC9, 0xE8, 0xE4, 0xC4, 0xDF, 0xE6, 0xC6, 0xF8, 0
   0x1C4, 0x1C6, 0xFB01, 0xA0, 0x2019, 0x2013, 0x3B1, 0x3C3, 0x3A9, 0x431, 0x451, 0x411, 0x5D0, 0x627, 0x905, 0x915, 0x94D,
   0xE40, 0xE01, 0x30A2, 0x3042, 0x30FC, 0x6F22, 0x4E00, 0xD55C, 0x1100, 0x378, 0xE000, 0xFFFD, 0x1F600, 0x1D49C, 0x20000, 0x10FFFD;
 
-# ----------------------------------------------------------------
-# Tables and queries
-# ----------------------------------------------------------------
-
-# The alphabet of the locale that is tested, and what its table is, in words
-my (%of, $about);
-
-my @kinds = ('letters', 'letters', 'words', 'varied', 'varied', 'late', 'prefix', 'signs', 'few', 'ascii', 'any', 'long');
+# The alphabet of the locale that is tested
+my %of;
 my @types = ('text', 'text', 'text', 'varchar', 'char(40)', 'bpchar', 'name', 'word', 'citext');
-my @collations = ('', '', 'loc', 'loc', 'loc', 'mixed', 'other', 'C', 'numbers');
-
-# The server's limit for values of char(40) is an error, that of name is not.
-sub fitting
-{
-	my ($value, $type) = @_;
-	return $type eq 'char(40)' ? substr($value, 0, 40) : $value;
-}
-
-# Makes a random table: the script that fills it, its columns, and what it is, in words.
-sub make_table
-{
-	my $rows = pick(0, 1, 2, 10, 300, (1000) x 6, 5000, 5000);
-	my $times = $rows >= 300 && chance(10) ? 20 : 1;
-	my (@columns, @types_of, @makers, @nulls, $storage);
-	$storage = '';
-	foreach my $i (1 .. 2 + below(3))
-	{
-		# where the character set lacks a small letter, core's lower() returns garbage
-		my ($kind, $type) = (pick(@kinds), pick(grep { $_ ne 'citext' || $of{encoding} eq 'UTF8' } @types));
-		push @columns, "c$i";
-		push @types_of, $type;
-		push @makers, strings_of($kind, \%of);
-		push @nulls, pick(0, 0, 3, 50);
-		$storage .= " ALTER TABLE t ALTER c$i SET STORAGE EXTERNAL;" if $kind eq 'long' && $type ne 'name' && chance(40);
-		$about .= " c$i $type: $kind;";
-	}
-	my $definition = join ', ', map { "$columns[$_] $types_of[$_]" } 0 .. $#columns;
-	my $script = "DROP TABLE IF EXISTS t; CREATE TABLE t (id int, n int, $definition);$storage\nCOPY t FROM stdin;\n";
-	foreach my $id (1 .. $rows)
-	{
-		$script .= join("\t", $id, below(4), map { chance($nulls[$_]) ? copied(undef) : copied(fitting($makers[$_]->(), $types_of[$_])) } 0 .. $#columns) . "\n";
-	}
-	$script .= "\\.\n";
-	if ($times > 1)
-	{
-		# the beginnings and the ends of rows in new pairs
-		my $pairs = join ', ', map { $types_of[$_] eq 'text' ? "left(a.$columns[$_], i) || b.$columns[$_]" : "a.$columns[$_]" } 0 .. $#columns;
-		$script .= "INSERT INTO t SELECT a.id + $rows * i, a.n, $pairs FROM t a, generate_series(1, $times) i, t b "
-		  . "WHERE b.id = (a.id::bigint * i * 7919) % $rows + 1 AND octet_length(concat(a.*)) < 2000;\n";
-	}
-	if (chance(20))
-	{
-		$script .= "CREATE TABLE u (LIKE t INCLUDING STORAGE); INSERT INTO u SELECT * FROM t ORDER BY c1"
-		  . pick('', ' DESC') . ', id; DROP TABLE t; ALTER TABLE u RENAME TO t;';
-	}
-	$script .= "ANALYZE t;\n";
-	return ($script, { rows => $rows * $times, columns => \@columns });
-}
-
-# A random query on t for compare() of random.sql.
-sub make_query
-{
-	my ($table) = @_;
-	my (@select, @order, @names);
-	my $strings = 1 + below(2);
-	my @keys = ((map { 'string' } 1 .. $strings), (chance(30) ? 'number' : ()));
-	@keys = reverse @keys if chance(40);
-	foreach my $i (1 .. @keys)
-	{
-		my $value = 't.n';
-		if ($keys[ $i - 1 ] eq 'string')
-		{
-			my $collation = pick(@collations);
-			$value = 't.' . pick(@{ $table->{columns} }) . ($collation ? " COLLATE \"$collation\"" : '');
-		}
-		push @select, "$value AS k$i";
-		push @names, "k$i";
-		push @order, directions("k$i");
-	}
-	my %case = (how => 'table', rows => 1, names => \@names, steps => [],
-		sql => 'SELECT ' . join(', ', @select) . pick('', ', t.id', ', t.*') . ' FROM t ORDER BY ' . join(', ', @order));
-	my $kind = pick('plain', 'plain', 'plain', 'limit', 'ties', 'cursor', 'prepared', 'lateral');
-	if ($kind eq 'limit')
-	{
-		$case{sql} .= ' LIMIT ' . pick(10, 150, 500, 3000) . pick('', ' OFFSET 7');
-		$case{rows} = 0;
-	}
-	$case{sql} .= ' FETCH FIRST ' . pick(1, 10, 150, 500) . ' ROWS WITH TIES' if $kind eq 'ties';
-	@case{ 'how', 'rows', 'steps' } = ('SCROLL CURSOR', 0, [ 'FETCH 20', 'MOVE BACKWARD 7', 'FETCH 200', 'FETCH LAST', 'FETCH BACKWARD 50' ])
-	  if $kind eq 'cursor';
-	$case{how} = 'prepared' if $kind eq 'prepared';
-	if ($kind eq 'lateral')
-	{
-		# the rows change, so that they are sorted again
-		$case{sql} =~ s/ FROM t / FROM t WHERE t.id % 5 <> o.i /;
-		$case{sql} = "SELECT o.i, s.* FROM generate_series(1, 3) o(i), LATERAL ($case{sql} OFFSET 0) s";
-		unshift @{ $case{names} }, 'i';
-	}
-	return \%case;
-}
+my @collations = ('loc', 'loc', 'loc', 'mixed', 'other', 'C', 'numbers');
 
 # ----------------------------------------------------------------
 # The server
@@ -224,7 +128,6 @@ autovacuum = off
 client_min_messages = warning
 CONF
 $node->start;
-my $limit = $node->safe_psql('postgres', "SELECT min_val FROM pg_settings WHERE name = 'gpusort.memory_limit'");
 my $has_citext = $node->safe_psql('postgres', "SELECT count(*) FROM pg_available_extensions WHERE name = 'citext'");
 @types = grep { $_ ne 'citext' } @types if !$has_citext;
 my $icu_collation = has_icu($node) ? "CREATE COLLATION numbers (provider = icu, locale = 'en-u-kn-true');" : '';
@@ -292,27 +195,13 @@ CREATE COLLATION mixed (provider = libc, lc_collate = '$locale', lc_ctype = 'C')
 CREATE COLLATION other (provider = libc, locale = '$other');
 $icu_collation
 SQL
-	my (@texts, $table);
-	foreach my $i (1 .. $cases)
-	{
-		if ($i % 6 == 1)
-		{
-			my $fill;
-			$about = '';
-			($fill, $table) = make_table();
-			$script .= encode_utf8($fill);
-		}
-		my $case = make_query($table);
-		$case->{both} = [ 'max_parallel_workers_per_gather', pick(0, 2), 'work_mem', pick('64kB', '4MB', '64MB') ];
-		$case->{with} = [ 'gpusort.memory_limit', $limit ] if chance(40);
-		push @texts, "$table->{rows} rows;$about\n-- @{ $case->{both} } @{ $case->{with} // [] }\n-- $case->{how} @{ $case->{steps} }\n$case->{sql}";
-		$script .= compare_call($i, $case) . "CALL show($i);\n";
-	}
 	my $detail = sub {
 		my ($i) = @_;
 		return $node->safe_psql($database, "SET client_encoding = 'UTF8'; SELECT 'core: ' || core || E'\\ngpusort: ' || gpusort FROM shown WHERE no = $i");
 	};
-	my ($ended, $with_node, $bad) = check_cases($node, $database, $script, \@texts, "LOCALES=\"$locale\", the other collation is $other", $detail);
+	my ($ended, $with_node, $bad) = random_strings($node, $database, "LOCALES=\"$locale\", the other collation is $other", [ \%of ], script => $script, per_table => 6, detail => $detail, after_case => sub { "CALL show($_[0]);\n" },
+		# where the character set lacks a small letter, core's lower() returns garbage
+		types => [ grep { $_ ne 'citext' || $encoding eq 'UTF8' } @types ], collations => \@collations);
 	$done += $ended;
 	$used += $with_node;
 	$node->safe_psql('postgres', "DROP DATABASE $database") if !$bad;

@@ -1,21 +1,9 @@
-# Aggregates that sort inside themselves give the same results with GpuSort and without.
-#
-# Random queries over random tables: aggregates with DISTINCT, with ORDER BY and with
-# WITHIN GROUP, several in a query, beside aggregates that show the order of their
-# input, with FILTER, NULLs, and groups of no, one and many rows.  Each query runs twice: with
-# gpusort.enabled = off, and with gpusort.enabled and gpusort.force on.  The answers are
-# compared as text, which shows every bit.  Where rows may tie in an ORDER BY, the
-# row's number decides, because core may return ties in any order.
-#
-# Then the plans: which aggregates GpuSort Aggregate computes, and which must stay.
+# Which aggregates that sort inside themselves GpuSort Aggregate computes, and which must stay core's; where the rows are
+# sorted below an Agg, and where all processes sort.  The answers are core's; random queries of such
+# aggregates are in 051_aggregates_random.pl and 052_grouped_aggregates.pl.
 #
 # From PostgreSQL 16 on the planner itself sorts the input of aggregates with DISTINCT
 # or ORDER BY (enable_presorted_aggregate).  Rows that tie in that order come in any order.
-# So this is off where an aggregate shows the order of its input, and in a part of the
-# other queries.
-#
-#   SEED=n               repeats the cases of an earlier run; printed when a case fails
-#   CASES=n              queries, 400 by default
 
 use strict;
 use warnings;
@@ -26,185 +14,15 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ($seed, $cases) = begin_cases(400);
-my $cases_per_table = 40;
-
 my $node = new_node('aggregates', order_by => 1, settings => "work_mem = 64MB\n");
 $node->start;
 my $presorts = $node->safe_psql('postgres', "SELECT count(*) FROM pg_settings WHERE name = 'enable_presorted_aggregate'");
-my $xml = $node->psql('postgres', 'SELECT xmlelement(name e)') == 0;
 my $icu = icu_collation($node, 'en-x-icu');
-
-# ----------------------------------------------------------------
-# Random queries
-# ----------------------------------------------------------------
-
-# Columns, and the kinds of their values.  Values that are equal have the same bits.
-my %columns = (
-	i2 => [ 'int2', 'int2' ],
-	i4 => [ 'int4', 'int4' ],
-	i8 => [ 'int8', 'int8' ],
-	f4 => [ 'float4', 'float4: one form' ],
-	f8 => [ 'float8', 'float8: one form' ],
-	n => [ 'numeric', 'numeric: one form' ],
-	fixed => [ 'numeric(12, 2)', 'numeric(12, 2)' ],
-	c => [ 'text COLLATE "C"', 'text' ],
-	icu => [ "text COLLATE $icu", 'varchar' ],
-	v => [ 'varchar COLLATE "C"', 'text: common' ],
-	d => [ 'date', 'date' ],
-	ts => [ 'timestamp', 'timestamp' ],
-	tz => [ 'timestamptz', 'timestamptz' ],
-	iv => [ 'interval', 'interval: one form' ],
-	u => [ 'uuid', 'uuid' ],
-	b => [ 'bool', 'bool' ]);
-my @names = sort keys %columns;
-my %continuous = map { $_ => 1 } qw(i2 i4 i8 f4 f8 n fixed iv);
-my %numbers = map { $_ => 1 } qw(i2 i4 i8 f4 f8 n fixed);
-my %textual = map { $_ => 1 } qw(c icu v);
-
-sub make_table
-{
-	my $rows = pick(0, 1, 50, 1000, 5000, 20000);
-	my (@definitions, @values);
-	foreach my $name (@names)
-	{
-		my ($type, $kind) = @{ $columns{$name} };
-		push @definitions, "$name $type";
-		# sums of large numbers would be out of range
-		push @values, value_of($kind, distinct => pick(2, 20, 1000, 30000), nulls => pick(0, 0, 10, 99, 100), special => $kind =~ /int8|time|date/ ? 0 : chance(50));
-	}
-	my $groups = pick(1, 7, 100, 4000);
-	my $order = chance(20) ? ' ORDER BY ' . pick(@names) . ' DESC' : '';
-	return "DROP TABLE IF EXISTS t; CREATE TABLE t (id int, g int, h text, " . join(', ', @definitions) . ');'
-	  . "INSERT INTO t SELECT i, hashint4(i) % $groups, chr(97 + i % 3), "
-	  . join(', ', map { "$values[$_] AS $names[$_]" } 0 .. $#values)
-	  . " FROM generate_series(1, $rows) i$order; CREATE INDEX ON t (g);" . (chance(70) ? ' ANALYZE t;' : '');
-}
-
-# An aggregate that sorts inside itself.  No two rows of it tie and differ.
-sub make_sorting
-{
-	my $x = pick(@names);
-	my $y = pick(@names);
-	my ($by) = directions($x);
-	my $fractions = pick("'{0,0.25,0.5,NULL,1}'", "'{{0.1,0.9},{0.5,0.33}}'");
-	my @kinds = ("count(DISTINCT $x)", 'count(DISTINCT icu COLLATE "C")', "string_agg(v, ',' ORDER BY icu COLLATE \"C\", id)", "array_agg(DISTINCT $x)", "array_agg($x ORDER BY $by)",
-		"array_agg($y ORDER BY $by, id)", "string_agg($y\::text, ',' ORDER BY $by, id DESC)",
-		"string_agg(DISTINCT $x\::text COLLATE \"C\", ',')", "json_agg($x ORDER BY $by, $y, id)", "jsonb_agg(DISTINCT $x)",
-		"array_agg(DISTINCT $x ORDER BY $by)", "count(DISTINCT ($x, $y))", "json_object_agg(id, $y ORDER BY $by, id)",
-		"sum(id ORDER BY $by)",
-		"percentile_disc(0.3) WITHIN GROUP (ORDER BY $by)", "percentile_disc($fractions\::float8[]) WITHIN GROUP (ORDER BY $by)",
-		"mode() WITHIN GROUP (ORDER BY $by)", "rank((SELECT $x FROM t WHERE id = 7)) WITHIN GROUP (ORDER BY $by)",
-		"dense_rank(NULL) WITHIN GROUP (ORDER BY $by)", "cume_dist(NULL, 17) WITHIN GROUP (ORDER BY $by, id)",
-		"percent_rank(NULL) WITHIN GROUP (ORDER BY $by)");
-	push @kinds, ("percentile_cont(" . pick(0, 0.5, 0.77, 1) . ") WITHIN GROUP (ORDER BY $by)",
-		"percentile_cont($fractions\::float8[]) WITHIN GROUP (ORDER BY $by)") x 3 if $continuous{$x};
-	push @kinds, "xmlagg(xmlelement(name e, $x) ORDER BY $by)" if $xml;
-	push @kinds, "sum(DISTINCT $x)", "avg(DISTINCT $x)" if $numbers{$x};
-	push @kinds, ("string_agg(DISTINCT $x, ',')", "string_agg($x, ',' ORDER BY $by)") x 2 if $textual{$x};
-	return pick(@kinds);
-}
-
-# Queries in which the planner must not sort the input of aggregates
-my %unsorted;
-
-# An aggregate that does not sort.  With $showing, it shows the order of its input.
-# Below GROUP BY, rows of a group come in any order, as the sort by groups leaves them.
-sub make_other
-{
-	my ($showing) = @_;
-	my $x = pick(@names);
-	my $number = pick(grep { $numbers{$_} } @names);
-	return pick("array_agg(id)", "string_agg($x\::text, ',')", 'sum(f8)', 'avg(f4)', "json_agg($number)", 'corr(f4, i4)', 'min(f8)', 'first_of(id)')
-	  if $showing;
-	return pick('count(*)', "count($x)", 'sum(i4)', 'avg(n)', 'stddev(i8)', 'variance(fixed)', 'max(fixed)', 'min(n)', 'max(n)', 'bool_and(b)',
-		'bit_xor(i8)', 'min(c)', 'max(icu)', 'min(ts)', 'max(id)');
-}
-
-sub make_query
-{
-	my $kind = pick('plain', 'plain', 'group', 'group', 'groups', 'having', 'sets', 'correlated', 'index', 'window', 'prepared');
-	my @aggregates = map { make_sorting() } 0 .. below(3);
-	my $shows = $kind =~ /plain|correlated|prepared/ && chance(15);
-	push @aggregates, map { make_other($shows && chance(50)) } 1 .. below(3);
-	@aggregates = map { $_ . (chance(15) ? ' FILTER (WHERE ' . pick('id % 3 = 0', 'b', 'i4 IS NOT NULL', 'false') . ')' : '') } @aggregates;
-	@aggregates = sort { rand() <=> 0.5 } @aggregates;
-	my $list = join ', ', @aggregates;
-	my $from = pick('t', 't', 't', 't WHERE id % 5 <> 0', 't WHERE false', '(SELECT * FROM t ORDER BY i4, id OFFSET 1) t',
-		'(SELECT * FROM t ORDER BY id LIMIT 500) t');
-	my $by = pick('g', 'h', 'b', 'g, h', 'c');
-	my $query = query_of($kind, $list, $from, $by, $aggregates[0]);
-
-	$unsorted{$query} = $shows || chance(30);
-	return $query;
-}
-
-sub query_of
-{
-	my ($kind, $list, $from, $by, $first) = @_;
-
-	return "SELECT $list FROM $from" if $kind eq 'plain';
-	return "SELECT $by, $list FROM $from GROUP BY $by ORDER BY $by" if $kind eq 'group';
-	return "SELECT g % 3, $list FROM $from GROUP BY 1 ORDER BY 1 DESC" if $kind eq 'groups';
-	return "SELECT g, $list FROM $from GROUP BY g HAVING $first IS NOT NULL ORDER BY g" if $kind eq 'having';
-	return "SELECT g, h, $list FROM $from GROUP BY ROLLUP (g, h) ORDER BY g, h" if $kind eq 'sets';
-	return "SELECT o, (SELECT ROW($list)::text FROM t WHERE t.g = o) FROM generate_series(-2, 4) o" if $kind eq 'correlated';
-	return "SET enable_seqscan = off; SET enable_sort = off; SELECT g, $list FROM t GROUP BY g ORDER BY g" . pick('', ' DESC')
-	  . '; RESET enable_seqscan; RESET enable_sort' if $kind eq 'index';
-	return "SELECT id, sum(s) OVER w, count(*) OVER w FROM (SELECT g AS id, count(DISTINCT i4) AS s, $list FROM t GROUP BY g) q "
-	  . 'WINDOW w AS (ORDER BY id ROWS BETWEEN 2 PRECEDING AND 1 FOLLOWING) ORDER BY id' if $kind eq 'window';
-	return "PREPARE q AS SELECT $list FROM $from; SET gpusort.enabled = off; EXECUTE q; SET gpusort.enabled = :enabled; DEALLOCATE q";
-}
 
 # Switches the planner's sorting for aggregates, where the server has it.
 sub presorting { return $presorts ? "SET enable_presorted_aggregate = $_[0];" : '' }
 
-# Runs queries and returns their answers.
-sub answers
-{
-	my ($enabled, $prefix, @queries) = @_;
-	my $script = "\\set enabled $enabled\nSET gpusort.enabled = $enabled;\n"
-	  . join('', map { "\\echo next\n" . presorting($unsorted{$_} ? 'off' : 'on') . "$prefix$_;\n" } @queries);
-	my ($out, $err);
-	$node->psql('postgres', $script, stdout => \$out, stderr => \$err, on_error_stop => 0);
-	is($err, '', "no error, SEED=$seed") if $err;
-	my (undef, @answers) = split /^next\n?/m, $out, -1;
-	return @answers;
-}
-
-$node->safe_psql('postgres', random_schema() . <<'SQL');
-CREATE FUNCTION first_value_of(int, int) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT coalesce($1, $2)';
-CREATE AGGREGATE first_of(int) (sfunc = first_value_of, stype = int);
-SQL
-
-# the comparison finds a difference
-$node->safe_psql('postgres', 'CREATE TABLE t AS SELECT i % 10 AS i FROM generate_series(1, 100) i');
-isnt((answers('off', '', 'SELECT array_agg(i) FROM t'))[0], (answers('off', '', 'SELECT array_agg(i ORDER BY i) FROM t'))[0],
-	'two orders of an array differ');
-
-my ($done, $computed) = (0, 0);
-srand($seed);
-while ($done < $cases)
-{
-	$node->safe_psql('postgres', make_table());
-	my @queries = map { make_query() } 1 .. $cases_per_table;
-	my @expected = answers('off', '', @queries);
-	my @found = answers('on', '', @queries);
-	my $different = 0;
-
-	is(scalar(@found), scalar(@queries), 'every query has an answer') if @found != @queries;
-	foreach my $i (0 .. $#queries)
-	{
-		next if ($expected[$i] // '') eq ($found[$i] // '');
-		$different++;
-		diag("SEED=$seed\n$queries[$i]\n" . substr($expected[$i] // '', 0, 2000) . "\n" . substr($found[$i] // '', 0, 2000)) if $different == 1;
-	}
-	is($different, 0, "table " . (1 + $done / $cases_per_table) . ": all answers are the same");
-	my @plain = grep { !/^(PREPARE|SET)/ } @queries;
-	$computed += grep { /GpuSort Aggregate/ } answers('on', 'EXPLAIN (COSTS OFF) ', @plain);
-	$done += $cases_per_table;
-}
-cmp_ok($computed, '>', $done / 4, 'GpuSort Aggregate computes a quarter of the queries');
+$node->safe_psql('postgres', random_schema());
 
 # ----------------------------------------------------------------
 # Plans
@@ -348,8 +166,8 @@ like(plan_of("SELECT g, array_agg(k ORDER BY n), count(DISTINCT k) FROM p GROUP 
 # The planner may aggregate partitions one by one.
 $node->safe_psql('postgres', <<'SQL');
 CREATE TABLE parts (c text, g int, k int) PARTITION BY LIST (g);
-CREATE TABLE even PARTITION OF parts FOR VALUES IN (0, 2, 4, 6);
-CREATE TABLE odd PARTITION OF parts FOR VALUES IN (1, 3, 5, 7);
+CREATE TABLE even_ones PARTITION OF parts FOR VALUES IN (0, 2, 4, 6);
+CREATE TABLE odd_ones PARTITION OF parts FOR VALUES IN (1, 3, 5, 7);
 INSERT INTO parts SELECT c, g % 8, k FROM p;
 ANALYZE parts;
 SQL
@@ -390,6 +208,10 @@ SET parallel_tuple_cost = 0;
 SET min_parallel_table_scan_size = 0;
 EXPLAIN (COSTS OFF) SELECT $median FROM p;
 SQL
+
+# A plan is executed by core's sorts if gpusort.enabled has been turned off since.
+my @executed = map { $node->safe_psql('postgres', "SET gpusort.enabled = on; PREPARE q AS SELECT $median, count(DISTINCT c), string_agg(c, ',' ORDER BY big, k) = '' FROM p; SET gpusort.enabled = $_; EXECUTE q; EXECUTE q") } 'on', 'off';
+is($executed[1], $executed[0], 'a prepared statement, before and after gpusort.enabled is turned off');
 
 # Core's answers, where the plan below the aggregate must not be changed.
 $node->safe_psql('postgres', <<'SQL');

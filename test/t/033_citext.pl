@@ -19,15 +19,14 @@
 use strict;
 use warnings;
 
-use Digest::MD5;
-use Encode qw(encode encode_utf8 FB_CROAK);
+use Encode qw(encode FB_CROAK);
 use GpusortTest;
 use RandomTest;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ($seed, $cases) = begin_cases(24);
+begin_cases(24);
 
 my @databases = (
 	{ name => 'bytes', options => "ENCODING 'UTF8' LOCALE 'C.UTF-8'" },
@@ -55,7 +54,6 @@ if ($node->safe_psql('postgres', "SELECT count(*) FROM pg_available_extensions W
 	$node->stop;
 	plan skip_all => "contrib's extension citext is not installed";
 }
-my $limit = $node->safe_psql('postgres', "LOAD 'gpusort'; SELECT min_val FROM pg_settings WHERE name = 'gpusort.memory_limit'");
 
 # ----------------------------------------------------------------
 # Random queries
@@ -69,54 +67,6 @@ my @others = map { chr } 0xE9, 0xC9, 0xE4, 0xC4, 0xDF, 0xD1, 0xF1, 0xFF, 0xB5, 0
 my %letters = (plain => \@plain);
 my %ascii = (plain => \@plain, encoding => 'UTF8');
 
-sub make_table
-{
-	my $rows = pick(0, 1, 2, 300, (1000) x 3, 4000);
-	my @makers = map { strings_of(pick('letters', 'few', 'varied', 'prefix', 'long', 'ascii'), chance(40) ? \%ascii : \%letters) } 1 .. 3;
-	my $storage = chance(30) ? 'ALTER TABLE t ALTER a SET STORAGE EXTERNAL;' : '';
-	my $script = "DROP TABLE IF EXISTS t; CREATE TABLE t (id int, n int, a citext, b citext, w word);$storage\nCOPY t FROM stdin;\n";
-	foreach my $id (1 .. $rows)
-	{
-		$script .= join("\t", $id, below(4), map { copied(chance(5) ? undef : $_->()) } @makers) . "\n";
-	}
-	return "$script\\.\nANALYZE t;\n";
-}
-
-sub make_query
-{
-	my @keys = map { 't.' . pick('a', 'a', 'b', 'w') . pick('', '', ' COLLATE "C"', ' COLLATE other', ' COLLATE en', ' COLLATE numbers') } 1 .. 1 + below(2);
-	push @keys, pick('t.n', 't.id', 't.a::text') if chance(30);
-	@keys = reverse @keys if chance(50);
-	my @names = map { "k$_" } 1 .. @keys;
-	my $order = join ', ', directions(@names);
-	my $select = join ', ', map { "$keys[$_] AS $names[$_]" } 0 .. $#keys;
-	my $kind = pick('plain', 'plain', 'plain', 'limit', 'ties', 'distinct', 'aggregate', 'lateral');
-	my %case = (names => \@names, rows => $kind ne 'limit', sql => "SELECT $select" . pick('', ', t.id', ', t.*') . " FROM t ORDER BY $order");
-	$case{sql} .= ' LIMIT ' . pick(10, 100, 500) . pick('', ' OFFSET 7') if $kind eq 'limit';
-	$case{sql} .= ' FETCH FIRST ' . pick(1, 10, 500) . ' ROWS WITH TIES' if $kind eq 'ties';
-	if ($kind eq 'distinct')
-	{
-		# which of equal strings is returned may differ
-		$case{sql} = "SELECT DISTINCT $select FROM t ORDER BY $order";
-		$case{rows} = 0;
-	}
-	if ($kind eq 'aggregate')
-	{
-		my $key = pick('t.a', 't.b', 't.w');
-		@case{ 'names', 'sql' } = ([ 'k1', 'k2', 'k3' ], "SELECT t.n AS k1, count(DISTINCT $key) AS k2, "
-			  . "percentile_disc(0.4) WITHIN GROUP (ORDER BY $key)::citext AS k3 FROM t GROUP BY t.n ORDER BY t.n");
-		$case{rows} = 0;
-	}
-	if ($kind eq 'lateral')
-	{
-		# the rows change, so that they are sorted again
-		$case{sql} =~ s/ FROM t / FROM t WHERE t.id % 5 <> o.i /;
-		$case{sql} = "SELECT o.i, s.* FROM generate_series(1, 3) o(i), LATERAL ($case{sql} OFFSET 0) s";
-		unshift @{ $case{names} }, 'i';
-	}
-	return \%case;
-}
-
 my $schema = random_schema() . <<'SQL';
 CREATE EXTENSION citext;
 CREATE DOMAIN word AS citext CHECK (value IS NOT NULL OR value IS NULL);
@@ -124,28 +74,16 @@ CREATE COLLATION en (provider = icu, locale = 'en');
 CREATE COLLATION numbers (provider = icu, locale = 'en-u-kn-true');
 SQL
 my %other = (latin1 => 'de_DE.ISO-8859-1', latin1_icu => 'C');
-my ($used, $done) = (0, 0);
 foreach my $database (@databases)
 {
 	my $name = $database->{name};
-	srand(unpack 'L', Digest::MD5::md5("$seed $name"));
 	@letters{ 'letters', 'encoding' } = ([ grep { my $letter = $_; !$database->{charset} || eval { encode($database->{charset}, $letter, FB_CROAK); 1 } } @others ],
 		$database->{charset} // 'UTF8');
 	$node->safe_psql('postgres', "CREATE DATABASE $name TEMPLATE template0 $database->{options}");
 	my $script = "SET client_encoding = 'UTF8';\n$schema"
 	  . "CREATE COLLATION other (provider = libc, locale = '" . ($other{$name} // 'en_US.UTF-8') . "');\n";
-	my @texts;
-	foreach my $i (1 .. $cases)
-	{
-		$script .= encode_utf8(make_table()) if $i % 8 == 1;
-		my $case = make_query();
-		$case->{both} = [ 'max_parallel_workers_per_gather', pick(0, 2), 'work_mem', pick('64kB', '4MB', '64MB'), 'enable_hashagg', 'off' ];
-		$case->{with} = [ 'gpusort.memory_limit', $limit ] if chance(40);
-		push @texts, "-- @{ $case->{both} } @{ $case->{with} // [] }\n$case->{sql}";
-		$script .= compare_call($i, $case);
-	}
-	my (undef, $nodes) = check_cases($node, $name, $script, \@texts, $name);
-	cmp_ok($nodes, '>=', 0.5 * $cases, "$name: $nodes of $cases plans had a GpuSort");
+	random_strings($node, $name, $name, [ \%letters, \%letters, \%ascii ], script => $script, per_table => 8, least => 0.5, kinds => [ 'letters', 'few', 'varied', 'prefix', 'long', 'ascii' ], types => [ 'citext', 'citext', 'citext', 'word', 'text' ], collations => [ 'C', 'other', 'en', 'numbers' ],
+		settings => { enable_hashagg => ['off'] });
 }
 
 # ----------------------------------------------------------------

@@ -1,16 +1,12 @@
 # A sort that all processes of a parallel query feed (src/node/feed.c) returns core's order.
 #
-# The test compares random queries over columns of the types whose keys processes can
-# share.  The workers' memory is so small in some of them that workers spill, which the
-# server's log of temporary files shows.  Each query's order is total,
-# or its rows are single values, so the answers of core (gpusort.enabled = off) and of
-# GpuSort must be the same text in the same order.  Then come the ways to read a sort
-# that random queries do not choose: rescans, merge joins, plans from before
+# First random queries (RandomQueries.pm), in some of which the workers' memory is so small that they spill, as the
+# server's log of temporary files shows.  Then the shapes of plans over columns of the types whose keys processes can
+# share; the queries' orders are total, so the answers of core (gpusort.enabled = off) and of GpuSort must be the same text
+# in the same order.  Then come the ways to read a sort that random queries do not choose: rescans, merge joins, plans from before
 # gpusort.enabled was turned off, and workers that do not start.
 #
-#   SEED=n               repeats the random queries of an earlier run; printed when one fails
-#   CASES=n              120 by default
-#   SETTINGS="a=1 b=2"   more settings for the server, such as another engine
+#   SEED=n, CASES=n (120 by default), SETTINGS="a=1 b=2": see RandomTest.pm
 
 use strict;
 use warnings;
@@ -21,7 +17,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ($seed, $cases) = begin_cases(120);
+my ($seed) = begin_cases(120);
 
 # Columns by name, and the kinds of their values.  The neighbours of the greatest and least values
 # have the same words as these if a process has seen them first.
@@ -31,8 +27,6 @@ my %columns = (
 	a_timetz => 'timetz', an_interval => 'interval', a_uuid => 'uuid', a_bool => 'bool', a_colour => 'colour', an_inet => 'inet',
 	a_name => 'name', an_oid => 'oid');
 my @names = ('a_few', sort keys %columns);
-# single values of these are the same text if they are equal
-my @values = grep { !/timetz|interval|numeric|inet|name/ } @names;
 
 my $node = new_node('parallel', settings => <<'CONF');
 shared_preload_libraries = 'gpusort'
@@ -62,13 +56,6 @@ my $with_nulls = values_of(5);
 my $no_nulls = values_of(0);
 $node->safe_psql('postgres', random_schema());
 $node->safe_psql('postgres', <<"SQL");
-CREATE EXTENSION gpusort;
--- lets other processes have a part of the rows
-CREATE FUNCTION slowly(i int) RETURNS bool LANGUAGE plpgsql PARALLEL SAFE AS \$\$
-BEGIN
-	IF i % 500 = 0 THEN PERFORM pg_sleep(0.002); END IF;
-	RETURN true;
-END \$\$;
 CREATE TABLE t AS SELECT i AS id, $with_nulls, repeat('pad', i % 30) AS pad FROM generate_series(1, 12000) i;
 CREATE TABLE full_rows AS SELECT i AS id, $no_nulls, NULL::text AS pad FROM generate_series(1, 12000) i;
 CREATE TABLE wide AS SELECT i AS id, $with_nulls, repeat(md5(i::text), 3 + i % 90) AS pad FROM generate_series(1, 3000) i;
@@ -136,72 +123,12 @@ sub is_core_order
 # Random queries
 # ----------------------------------------------------------------
 
-# A random query.  Plans that the planner cannot make parallel are not among them.
-sub make_query
-{
-	my ($settings) = @_;
-	my $table = pick('t', 't', 't', 'full_rows', 'full_rows', 'parts', 'parts', 'wide', 'toasted', 'empty', 'tiny');
-	my @keys = map { pick(@names) } 1 .. pick(1, 1, 2, 2, 3);
-	my $order = join ', ', directions(@keys), pick('id', 'id DESC');
-	my $where = chance(40) ? ' WHERE slowly(id)' : '';
-	my $kind = pick('rows', 'rows', 'rows', 'value', 'value', 'value', 'columns', 'hash join', 'index scan', 'group', 'distinct', 'window', 'append', 'cte', 'cut');
-	my $value = pick(@values);
-
-	return "SELECT * FROM $table$where ORDER BY $order" if $kind eq 'rows';
-	return "SELECT $value FROM $table$where ORDER BY " . (directions($value))[0] if $kind eq 'value';
-	return 'SELECT ' . join(', ', map { "$keys[$_] AS k$_" } 0 .. $#keys) . ", id FROM $table$where ORDER BY "
-	  . join(', ', directions(map { "k$_" } 0 .. $#keys), 'id')
-	  if $kind eq 'columns';
-	if ($kind eq 'hash join')
-	{
-		@$settings{ 'enable_mergejoin', 'enable_nestloop' } = ('off', 'off');
-		return "SELECT * FROM $table LEFT JOIN other USING (id)$where ORDER BY " . join ', ', directions(@keys), 'other', 'id';
-	}
-	if ($kind eq 'index scan')
-	{
-		@$settings{ 'enable_seqscan', 'enable_bitmapscan' } = ('off', 'off');
-		return "SELECT $value, id FROM t WHERE id BETWEEN 500 AND 11000 AND slowly(id) ORDER BY " . join ', ', directions($value), 'id';
-	}
-	if ($kind eq 'group')
-	{
-		$settings->{enable_hashagg} = pick('on', 'off');
-		return "SELECT $value, count(*), sum(id) FROM $table$where GROUP BY $value ORDER BY " . (directions($value))[0];
-	}
-	if ($kind eq 'distinct')
-	{
-		$settings->{enable_hashagg} = 'off';
-		return "SELECT DISTINCT $value FROM $table$where ORDER BY " . (directions($value))[0];
-	}
-	return "SELECT $value, id, lag(id) OVER w, count(*) OVER (PARTITION BY a_few) FROM $table$where WINDOW w AS (PARTITION BY a_few ORDER BY $order)"
-	  . " ORDER BY a_few, $order"
-	  if $kind eq 'window';
-	return "SELECT $value, id FROM (SELECT * FROM t UNION ALL SELECT * FROM full_rows WHERE id % 3 = 0 UNION ALL SELECT * FROM tiny) u$where ORDER BY "
-	  . join ', ', directions($value), 'id'
-	  if $kind eq 'append';
-	return "WITH x AS MATERIALIZED (SELECT $value, id FROM $table$where ORDER BY " . join(', ', directions($value), 'id') . ') '
-	  . "SELECT * FROM x UNION ALL (SELECT * FROM x LIMIT 5)"
-	  if $kind eq 'cte';
-	# the LIMIT's bound does not reach the sort
-	return "SELECT * FROM (SELECT * FROM $table$where ORDER BY $order OFFSET 0) s WHERE id % 2 = 0 LIMIT 7";
-}
-
-my ($fed, $bad) = (0, 0);
-srand($seed);
+$node->safe_psql('postgres', 'CREATE DATABASE random');
+$node->safe_psql('random', random_schema('(GpuSort Feed)'));
 my $log = -s $node->logfile;
-foreach my $case (1 .. $cases)
-{
-	my %settings = (
-		work_mem => pick('64kB', '64kB', '256kB', '4MB', '64MB'),
-		max_parallel_workers_per_gather => pick(0, 1, 2, 2, 3, 4, 4, 8),
-		parallel_leader_participation => pick('on', 'off', 'off'));
-	my $query = make_query(\%settings);
-	my ($difference, $plan) = compare($query, \%settings);
-	$fed++ if $plan =~ /GpuSort Feed/;
-	next if $difference eq '';
-	diag("SEED=$seed, case $case: $difference", join('; ', map { "SET $_ = '$settings{$_}'" } sort keys %settings), "\n$query\n$plan\n") if $bad++ < 5;
-}
-is($bad, 0, "$cases random queries have core's order");
-cmp_ok($fed, '>=', $cases / 2, "in $fed of $cases plans, workers feed a sort");
+random_queries($node, 'random', 'fed by workers', least => 0.4, table => { rows => [ 10, 3000, (12000) x 6 ], strings => 0 }, with => { 'gpusort.min_rows' => [100] },
+	forms => [ ('plain') x 6, ('value') x 4, 'limit', 'ties', 'distinct', 'distinct on', 'window', 'first', 'append', 'groups', 'sorted groups', 'aggregates' ], ways => [ ('plain') x 8, 'lateral', 'join', 'cte', 'prepared', 'nested' ],
+	settings => { max_parallel_workers_per_gather => [ 1, 2, 2, 3, 4, 4, 8 ], parallel_leader_participation => [ 'on', 'off', 'off' ], map { $_ => [ $_ eq 'enable_hashagg' ? 'off' : 'on' ] } 'enable_hashagg', 'enable_seqscan' }, rules => { where => [ ('true') x 3, ('slowly(t.id)') x 2, 't.id % 3 > 0', 'false' ] });
 like(slurp_file($node->logfile, $log), qr{temporary file: path "[^"]*\.fileset/gpusort\.}, 'some workers spilled');
 
 # ----------------------------------------------------------------

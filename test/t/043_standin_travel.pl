@@ -138,7 +138,7 @@ restart(limit => '8GB', settings => 'gpusort.service_idle_timeout = 0');
 	my $query = sequence($queries{'several words'});
 	foreach my $site (sort keys %codes)
 	{
-		foreach my $fault (map { my $code = $_; map { "$site:$_:$code" } '1', $site =~ /load|gather/ ? '3+' : '1+' } @{ $codes{$site} })
+		foreach my $fault (map { "$site:" . ($site =~ /load|gather/ ? '3+' : '1') . ":$_" } @{ $codes{$site} })
 		{
 			my $session = session($node);
 			my ($found, $report) = (answer($session, $parallel, "SET client_min_messages = error", "SET gpusort.fault = '$fault'", $query, 'SHOW gpusort.fault_report') =~ /^(.*)\n(passes=\d+)/);

@@ -1,11 +1,10 @@
 # Types whose btree operator class has abbreviated keys, but is not PostgreSQL's own, as PostGIS's geometry.
 #
-# The operator classes here are of PostgreSQL's types, with their comparison and their sort support, in families of their
-# own, so that gpusort does not know them.  Random tables and orders are compared with core, with NULLs, ties, values that
-# begin alike, for which the sort support gives its keys up, and in spilled and parallel sorts.  Then indexes, and families
-# that gpusort must leave to core.
+# The operator classes here (random.sql) are of PostgreSQL's types, with their comparison and their sort support, in families of
+# their own, so that gpusort does not know them.  Random queries are compared with core; some values begin alike, for which the
+# sort support gives its keys up.  Then indexes, and families that gpusort must leave to core.
 #
-#   SEED=n    repeats the cases of an earlier run; printed when a case fails
+#   SEED=n, CASES=n (60 by default): see RandomTest.pm
 
 use strict;
 use warnings;
@@ -16,60 +15,13 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ($seed, $cases) = begin_cases(60);
+begin_cases(60);
 my $node = new_node('sort_support', settings => "shared_preload_libraries = 'gpusort'\nautovacuum = off\n");
 $node->start;
-srand($seed);
 
-# The types, their comparison and sort support, and values of i
-my %types = (
-	uuid => [ 'uuid_cmp', 'uuid_sortsupport', 'md5((i %% %d)::text)::uuid', "('00000000-0000-0000-0000-' || lpad(to_hex(i %% %d), 12, '0'))::uuid" ],
-	bytea => [ 'byteacmp', 'bytea_sortsupport', "decode(left(md5((i %% %d)::text), 2 * (i %% 17)), 'hex')", "convert_to(repeat('alike ', 5) || i %% %d, 'UTF8')" ],
-	macaddr => [ 'macaddr_cmp', 'macaddr_sortsupport', 'left(md5((i %% %d)::text), 12)::macaddr', "lpad(to_hex(i %% %d), 12, '0')::macaddr" ],
-	inet => [ 'network_cmp', 'network_sortsupport', "((i * 7919 %% 256) || '.' || (i %% %d) %% 256 || '.0.1')::inet", "('10.0.0.' || (i %% %d) %% 256)::inet" ]);
-my @names = sort keys %types;
-
-foreach my $type (@names)
-{
-	my ($compare, $support) = @{ $types{$type} };
-	my %functions = (uuid => 'uuid_', bytea => 'bytea', macaddr => 'macaddr_', inet => 'network_');
-	$node->safe_psql('postgres', <<"SQL");
-CREATE OPERATOR #< (FUNCTION = $functions{$type}lt, LEFTARG = $type, RIGHTARG = $type);
-CREATE OPERATOR #> (FUNCTION = $functions{$type}gt, LEFTARG = $type, RIGHTARG = $type);
-CREATE OPERATOR CLASS own_$type FOR TYPE $type USING btree AS
-	OPERATOR 1 #<, OPERATOR 3 =, OPERATOR 5 #>, FUNCTION 1 $compare($type, $type), FUNCTION 2 $support(internal);
-SQL
-}
-
-sub make_table
-{
-	my $rows = pick(0, 1, 2000, 20000, 60000);
-	my @columns = map { sprintf("CASE WHEN i %% %d > 0 THEN $types{$_}[ pick(2, 2, 3) ] END AS $_", pick(2, 9, 1_000_000), pick(3, 500, 1_000_000)) } @names;
-	return 'DROP TABLE IF EXISTS t; CREATE TABLE t AS SELECT i, i % 5 AS few, ' . join(', ', @columns) . " FROM generate_series(1, $rows) i; ANALYZE t;";
-}
-
-sub make_order
-{
-	my @order = map { my $type = $_; "$type USING " . pick('#<', '#>') . pick('', ' NULLS FIRST', ' NULLS LAST') } map { pick(@names) } 1 .. pick(1, 1, 2, 3);
-	splice @order, below(@order + 1), 0, 'few DESC' if chance(30);
-	return join(', ', @order, 'i');
-}
-
-my ($same, $used) = (0, 0);
-for my $i (1 .. $cases)
-{
-	$node->safe_psql('postgres', make_table()) if $i % 10 == 1;
-	my $query = 'SELECT md5(string_agg(i::text, \',\')) FROM (SELECT * FROM t ORDER BY ' . make_order() . pick('', '', ' LIMIT 100', ' OFFSET 7') . ') q';
-	my $settings = 'SET gpusort.force = on; SET gpusort.memory_limit = \'' . pick('64kB', '1MB', '1GB') . '\'; SET max_parallel_workers_per_gather = ' . pick(0, 2)
-	  . '; SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0;';
-	my @answers = map { $node->safe_psql('postgres', "$settings SET gpusort.enabled = $_; $query") } 'off', 'on';
-
-	$same += $answers[0] eq $answers[1];
-	$used += $node->safe_psql('postgres', "$settings EXPLAIN $query") =~ /GpuSort\)/;
-	diag("SEED=$seed\n$settings\n$query") if $answers[0] ne $answers[1];
-}
-is($same, $cases, 'all answers are the same');
-cmp_ok($used, '>', $cases / 2, 'most sorts were GpuSort\'s');
+my @names = ('uuid', 'bytea', 'macaddr', 'inet');
+$node->safe_psql('postgres', random_schema());
+random_queries($node, 'postgres', 'by sort support', least => 0.5, table => { strings => 0, kinds => [ @names, 'bytea: alike' ] }, forms => [ ('plain') x 4, 'limit', 'ties', 'distinct on', 'first', 'value', 'presorted' ]);
 
 # ---- useless abbreviations ----
 
@@ -79,13 +31,12 @@ is($node->safe_psql('postgres', "SET gpusort.force = on; $alike"), $node->safe_p
 
 # ---- indexes ----
 
-$node->safe_psql('postgres', 'DROP TABLE t');
 SKIP:
 {
 	my ($rc) = $node->psql('postgres', 'CREATE EXTENSION amcheck');
 
 	skip 'no amcheck', scalar @names if $rc != 0;
-	$node->safe_psql('postgres', make_table()) foreach 1 .. 3;
+	$node->safe_psql('postgres', 'DROP TABLE t CASCADE; CREATE TABLE t AS SELECT i, ' . join(', ', map { value_of($_, nulls => 10) . " AS $_" } @names) . ' FROM generate_series(1, 20000) i');
 	foreach my $type (@names)
 	{
 		$node->safe_psql('postgres', "CREATE INDEX t_$type ON t ($type own_$type, i)");

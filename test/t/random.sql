@@ -1,6 +1,7 @@
--- random.sql - the SQL part of 020_random.pl: types, and procedures that run a query
--- in two ways and compare the answers.
+-- random.sql - the SQL part of RandomTest.pm: types, operator classes and aggregates, and procedures that
+-- run a query in two ways and compare the answers.
 
+CREATE EXTENSION gpusort;
 SELECT count(*) > 0 AS icu FROM pg_collation WHERE collname = 'en-x-icu' \gset
 \if :icu
 CREATE COLLATION nocase (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
@@ -29,6 +30,36 @@ CREATE OPERATOR @< (FUNCTION = unsigned_lt, LEFTARG = int, RIGHTARG = int);
 CREATE OPERATOR @> (FUNCTION = unsigned_gt, LEFTARG = int, RIGHTARG = int);
 CREATE OPERATOR CLASS unsigned FOR TYPE int USING btree AS OPERATOR 1 @<, OPERATOR 3 =, OPERATOR 5 @>, FUNCTION 1 unsigned_cmp(int, int);
 
+-- and some that order types of PostgreSQL as it does, and that have abbreviated keys, but are not its own, as PostGIS's;
+SELECT format('CREATE OPERATOR #< (FUNCTION = %2$slt, LEFTARG = %1$s, RIGHTARG = %1$s); CREATE OPERATOR #> (FUNCTION = %2$sgt, LEFTARG = %1$s, RIGHTARG = %1$s);
+	CREATE OPERATOR CLASS own_%1$s FOR TYPE %1$s USING btree AS OPERATOR 1 #<, OPERATOR 3 =, OPERATOR 5 #>, FUNCTION 1 %2$scmp(%1$s, %1$s), FUNCTION 2 %3$s_sortsupport(internal)',
+	type, prefix, support) FROM (VALUES ('uuid', 'uuid_', 'uuid'), ('bytea', 'bytea', 'bytea'), ('macaddr', 'macaddr_', 'macaddr'), ('inet', 'network_', 'network')) v(type, prefix, support) \gexec
+
+-- composite types, by functions that the planner does not inline, whose hash operator calls more values equal than the order
+-- of records does: those with the same remainder; the second one has an order of the same kind, too;
+CREATE TYPE odd AS (x int);
+CREATE FUNCTION odd_eq(odd, odd) RETURNS bool LANGUAGE plpgsql IMMUTABLE STRICT AS 'BEGIN RETURN ($1).x % 10 = ($2).x % 10; END';
+CREATE FUNCTION odd_hash(odd) RETURNS int LANGUAGE plpgsql IMMUTABLE STRICT AS 'BEGIN RETURN hashint4(($1).x % 10); END';
+CREATE OPERATOR = (FUNCTION = odd_eq, LEFTARG = odd, RIGHTARG = odd, COMMUTATOR = =, HASHES);
+CREATE OPERATOR CLASS odd_ops DEFAULT FOR TYPE odd USING hash AS OPERATOR 1 =, FUNCTION 1 odd_hash(odd);
+CREATE TYPE even AS (x int);
+CREATE FUNCTION even_eq(even, even) RETURNS bool LANGUAGE plpgsql IMMUTABLE STRICT AS 'BEGIN RETURN ($1).x % 10 = ($2).x % 10; END';
+CREATE FUNCTION even_lt(even, even) RETURNS bool LANGUAGE plpgsql IMMUTABLE STRICT AS 'BEGIN RETURN ($1).x % 10 < ($2).x % 10; END';
+CREATE FUNCTION even_gt(even, even) RETURNS bool LANGUAGE plpgsql IMMUTABLE STRICT AS 'BEGIN RETURN ($1).x % 10 > ($2).x % 10; END';
+CREATE FUNCTION even_cmp(even, even) RETURNS int LANGUAGE plpgsql IMMUTABLE STRICT AS 'BEGIN RETURN btint4cmp(($1).x % 10, ($2).x % 10); END';
+CREATE FUNCTION even_hash(even) RETURNS int LANGUAGE plpgsql IMMUTABLE STRICT AS 'BEGIN RETURN hashint4(($1).x % 10); END';
+CREATE OPERATOR = (FUNCTION = even_eq, LEFTARG = even, RIGHTARG = even, COMMUTATOR = =, HASHES, MERGES);
+CREATE OPERATOR < (FUNCTION = even_lt, LEFTARG = even, RIGHTARG = even);
+CREATE OPERATOR > (FUNCTION = even_gt, LEFTARG = even, RIGHTARG = even);
+CREATE OPERATOR CLASS even_order DEFAULT FOR TYPE even USING btree AS OPERATOR 1 <, OPERATOR 3 =, OPERATOR 5 >, FUNCTION 1 even_cmp(even, even);
+CREATE OPERATOR CLASS even_hashes DEFAULT FOR TYPE even USING hash AS OPERATOR 1 =, FUNCTION 1 even_hash(even);
+
+-- numbers that are equal but for rounding;
+CREATE TYPE near AS (x float8);
+CREATE FUNCTION is_near(near, near) RETURNS bool LANGUAGE sql IMMUTABLE
+AS 'SELECT ($1).x IS NOT DISTINCT FROM ($2).x OR coalesce(abs(($1).x - ($2).x) <= 1e-7 * (1 + abs(($1).x)), false)';
+CREATE OPERATOR = (FUNCTION = is_near, LEFTARG = near, RIGHTARG = near);
+
 -- aggregates whose functions are strict, or have arrays that are changed in place;
 CREATE FUNCTION most_or_null(int, int) RETURNS int LANGUAGE sql IMMUTABLE STRICT AS 'SELECT CASE WHEN $2 % 97 <> 3 THEN greatest($1, $2) END';
 CREATE AGGREGATE own_most(int) (SFUNC = most_or_null, STYPE = int, INITCOND = 0);
@@ -43,6 +74,29 @@ CREATE AGGREGATE own_array(int) (SFUNC = array_step, STYPE = int[], INITCOND = '
 CREATE FUNCTION array_more(a int[]) RETURNS int LANGUAGE plpgsql IMMUTABLE AS 'BEGIN a[cardinality(a) + 1] := 1; RETURN cardinality(a); END';
 CREATE AGGREGATE own_more(int) (SFUNC = array_append, STYPE = int[], INITCOND = '{}', FINALFUNC = array_more);
 CREATE AGGREGATE own_count(int) (SFUNC = array_append, STYPE = int[], INITCOND = '{}', FINALFUNC = cardinality);
+
+-- those that show the order of rows, or sum;
+CREATE FUNCTION first_value_of(int, int) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT coalesce($1, $2)';
+CREATE AGGREGATE first_of(int) (SFUNC = first_value_of, STYPE = int);
+CREATE AGGREGATE own_sum(int) (SFUNC = int4pl, STYPE = int, INITCOND = 0);
+CREATE AGGREGATE own_list(anycompatible) (SFUNC = array_append, STYPE = anycompatiblearray);
+
+-- a condition that lets other processes have a part of the rows;
+CREATE FUNCTION slowly(i int) RETURNS bool LANGUAGE plpgsql STABLE PARALLEL SAFE
+AS 'BEGIN IF i % 500 = 0 THEN PERFORM pg_sleep(0.002); END IF; RETURN true; END';
+
+-- the error of a query;
+CREATE FUNCTION attempt(query text) RETURNS text LANGUAGE plpgsql AS 'BEGIN EXECUTE query; RETURN ''no error''; EXCEPTION WHEN others THEN RETURN SQLERRM; END';
+
+-- a table that subqueries of IN are joined with;
+CREATE TABLE b AS SELECT i AS id, i % 7 AS small, i::int8 AS big, i::numeric AS n, ROW(i)::odd AS o, ROW(i)::even AS e, i::text AS x, repeat('wide', 50) AS pad FROM generate_series(1, 1000) i;
+ALTER TABLE b ADD PRIMARY KEY (id);
+CREATE INDEX ON b (big);
+CREATE INDEX ON b (n);
+CREATE INDEX ON b (x);
+CREATE INDEX ON b (e);
+CREATE INDEX ON b USING hash (o);
+VACUUM ANALYZE b;
 
 -- and a function whose result is the number of its calls, of which the setting test.ticks tells.
 CREATE FUNCTION tick() RETURNS int LANGUAGE plpgsql VOLATILE
