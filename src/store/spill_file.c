@@ -6,8 +6,7 @@
  * The files are PostgreSQL's own temporary files (fd.c), so temp_file_limit,
  * temp_tablespaces, log_temp_files and the clean-up after errors apply as for tuplesort.
  * BufFile would copy, block by block.  As BufFile does, this file limits each file to
- * 1 GB and counts temporary blocks and their times for EXPLAIN.  A worker's files are those of
- * a set, since the leader reads them.
+ * 1 GB and counts temporary blocks and their times for EXPLAIN.
  *
  *-------------------------------------------------------------------------
  */
@@ -16,6 +15,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "access/parallel.h"
 #include "commands/tablespace.h"
 #include "executor/instrument.h"
 #include "portability/instr_time.h"
@@ -24,7 +24,7 @@
 #include "utils/wait_event.h"
 
 #include "base/fault.h"
-#include "store/spill_file.h"
+#include "store/spill_state.h"
 
 #define FILE_BYTES	((int64) 1024 * 1024 * 1024)
 
@@ -35,17 +35,13 @@
 #define WRITE_BYTES	((Size) 32 * 1024)
 
 void
-gpusort_spillfile_begin(GpusortSpillFile *file, Size extent_bytes, const FileSet *set, int worker, bool readable)
+gpusort_spillfile_begin(GpusortSpillFile *file, Size extent_bytes, const FileSet *set, int worker)
 {
 	memset(file, 0, sizeof(GpusortSpillFile));
 	file->owner = CurrentResourceOwner;
-	file->worker = -1;
+	file->worker = set != NULL ? worker : -1;
 	if (set != NULL)
-	{
 		file->set = *set;
-		file->worker = worker;
-		file->readable = readable;
-	}
 	file->extent_bytes = extent_bytes;
 	file->maxfree = 64;
 	file->free = palloc(file->maxfree * sizeof(GpusortSpillPart));
@@ -111,7 +107,7 @@ gpusort_spillfile_give_rest(GpusortSpillFile *file, GpusortSpillPart part, Size 
 	gpusort_spillfile_give(file, part);
 }
 
-/* Opens the next file. */
+/* Opens the next file.  A worker makes those of the set, and the leader reads them. */
 static File
 open_file(GpusortSpillFile *file)
 {
@@ -121,7 +117,7 @@ open_file(GpusortSpillFile *file)
 	if (file->worker < 0)
 		return OpenTemporaryFile(false);
 	snprintf(name, sizeof(name), "gpusort.%d.%d", file->worker, file->nfiles);
-	if (!file->readable)
+	if (IsParallelWorker())
 		return FileSetCreate(&file->set, name);
 	result = FileSetOpen(&file->set, name, O_RDONLY);
 	if (result <= 0)

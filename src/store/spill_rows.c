@@ -7,8 +7,8 @@
  * aligned: a buffer is then free for the next part as soon as its last row has been copied, and a row
  * that continues in the next part needs no memory of its own.
  *
- * If codes do not decide, the words of a row's key are made from the row.  It must be aligned for that,
- * before it is copied: it moves down in its buffer, by up to seven bytes, over what has been read.
+ * If codes do not decide, the words of a row's key are made from the row.  It must be aligned for that, so it is first copied
+ * to memory of its input.
  *
  *-------------------------------------------------------------------------
  */
@@ -40,34 +40,48 @@ set_body(const GpusortSpill *spill, GpusortSpillInput *input, uint64 number)
 	input->above = spill->unwritten + (!spill->key.bare && (number & 1) ? GPUSORT_SPILL_HEADER_BYTES : 0);
 }
 
+/* Sets the code of the input's next row. */
+static pg_attribute_always_inline bool
+add_code(GpusortSpill *spill, GpusortSpillInput *input, uint64 difference)
+{
+	input->code += difference;
+	return likely(input->code >= difference) || gpusort_spill_fail(spill, input, "A row in it is out of order.");
+}
+
 /* Reads the next row's numbers, which may continue in the next part, or finds the end of the run. */
 static pg_noinline bool
 gather_head(GpusortSpill *spill, GpusortSpillInput *input)
 {
-	uint64		number;
+	uint64		number = 0;
 	uint64		difference;
 
 	input->ended = input->next == input->end && input->unread == 0;
 	if (input->ended)
 		return true;
-	if (!gather_number(spill, input, &number) || !gather_number(spill, input, &difference))
+	if ((spill->has_rows && !gather_number(spill, input, &number)) || !gather_number(spill, input, &difference))
 		return false;
 	set_body(spill, input, number);
-	input->code += difference;
-	return true;
+	return add_code(spill, input, difference);
 }
 
-/* Reads the numbers of the input's next row, which is its current one then, or finds the end of the run. */
+/*
+ * Reads the numbers of the input's next row, which is its current one then, or finds the end of the run.  words: it is a run of
+ * single words.
+ */
 static pg_attribute_always_inline bool
-read_head(GpusortSpill *spill, GpusortSpillInput *input)
+read_head(GpusortSpill *spill, GpusortSpillInput *input, bool words)
 {
 	if (likely(input->end - input->next >= GPUSORT_SPILL_HEAD_BYTES))
 	{
-		set_body(spill, input, gpusort_spill_get_number(&input->next));
-		input->code += gpusort_spill_get_number(&input->next);
+		if (!words)
+			set_body(spill, input, gpusort_spill_get_number(&input->next));
+		if (!add_code(spill, input, gpusort_spill_get_number(&input->next)))
+			return false;
 	}
 	else if (!gather_head(spill, input))
 		return false;
+	if (words)
+		return true;
 	/* its turn comes after rows of many other runs */
 	__builtin_prefetch(input->next + input->body_bytes);
 	if (likely(input->body_bytes <= input->end - input->next) || input->ended)
@@ -106,24 +120,18 @@ complete_row(GpusortSpill *spill, GpusortSpillInput *input, char *row)
 	return true;
 }
 
-/* Aligns the input's current row, in the buffer or, if it continues in the next part, in memory of its own. */
-static pg_noinline void
-align_row(GpusortSpill *spill, GpusortSpillInput *input)
+/* Copies the input's current row, which is not encoded. */
+static pg_attribute_always_inline bool
+copy_row(GpusortSpill *spill, GpusortSpillInput *input, char *row)
 {
-	if (input->body_bytes <= input->end - input->next)
+	if (likely(input->body_bytes <= input->end - input->next))
 	{
-		/* there is room in front of the buffer */
-		input->row = (char *) TYPEALIGN_DOWN(MAXIMUM_ALIGNOF, input->next - input->above);
-		gpusort_row_copy(input->row + input->above, input->next, input->body_bytes);
+		gpusort_row_copy(row + input->above, input->next, input->body_bytes);
 		input->next += input->body_bytes;
 	}
-	else
-	{
-		input->row = input->gathered = MemoryContextAlloc(spill->cxt, Max(input->above + input->body_bytes, sizeof(uint32)));
-		gpusort_spill_get_or_raise(spill, input, input->row + input->above, input->body_bytes);
-	}
-	if (!complete_row(spill, input, input->row))
-		gpusort_spill_raise(spill);
+	else if (!gpusort_spill_get_bytes(spill, input, row + input->above, input->body_bytes))
+		return false;
+	return complete_row(spill, input, row);
 }
 
 /* Makes the entry of the input's current row, if it is not made, and returns it. */
@@ -132,7 +140,18 @@ row_entry(GpusortSpill *spill, GpusortSpillInput *input)
 {
 	if (!input->encoded)
 	{
-		align_row(spill, input);
+		Size		bytes = Max(input->above + input->body_bytes, sizeof(uint32));
+
+		if (input->row_room < bytes)
+		{
+			if (input->row != NULL)
+				pfree(input->row);
+			input->row = NULL;
+			input->row = MemoryContextAlloc(spill->cxt, bytes);
+			input->row_room = bytes;
+		}
+		if (!copy_row(spill, input, input->row))
+			gpusort_spill_raise(spill);
 		spill->key.encode(spill->key.arg, input->row, input->entry);
 		input->encoded = true;
 	}
@@ -190,42 +209,32 @@ row_before(void *arg, GpusortLoser *a, GpusortLoser *b)
 	return before;
 }
 
-/* Copies the bytes of the input's current row that come next to their place in row. */
-static pg_attribute_always_inline bool
-copy_body(GpusortSpill *spill, GpusortSpillInput *input, char *row)
+/* What decides between rows, a constant in each copy of fill() */
+typedef enum Merge
 {
-	if (likely(input->body_bytes <= input->end - input->next))
-	{
-		gpusort_row_copy(row + input->above, input->next, input->body_bytes);
-		input->next += input->body_bytes;
-		return true;
-	}
-	return gpusort_spill_get_bytes(spill, input, row + input->above, input->body_bytes);
-}
+	BY_WORDS,					/* codes, and there are no rows */
+	BY_CODES,
+	BY_ENTRIES
+} Merge;
 
 /*
- * Copies the input's current row, and makes the next one of its run the current one: *entry is that one's for the loser
- * tree.  by_entries: the code is not the only part of a key.
+ * Copies the input's current row, unless it is a single word, and makes the next one of its run the current one: *entry is that
+ * one's for the loser tree.
  */
 static pg_attribute_always_inline bool
-take_row(GpusortSpill *spill, GpusortSpillInput *input, char *row, bool by_entries, GpusortLoser *entry)
+take_row(GpusortSpill *spill, GpusortSpillInput *input, char *row, Merge merge, GpusortLoser *entry)
 {
 	uint64		code = input->code;
 
-	if (by_entries && input->encoded)
-	{
+	if (merge == BY_ENTRIES && input->encoded)
 		memcpy(row, input->row, input->above + input->body_bytes);
-		if (unlikely(input->gathered != NULL))
-			pfree(input->gathered);
-		input->gathered = NULL;
-	}
-	else if (unlikely(!copy_body(spill, input, row)) || unlikely(!complete_row(spill, input, row)))
+	else if (merge != BY_WORDS && unlikely(!copy_row(spill, input, row)))
 		return false;
-	if (unlikely(!read_head(spill, input)))
+	if (unlikely(!read_head(spill, input, merge == BY_WORDS)))
 		return false;
 	if (unlikely(input->ended))
 		*entry = gpusort_losertree_ended();
-	else if (by_entries && input->code == code)
+	else if (merge == BY_ENTRIES && input->code == code)
 	{
 		uint64	   *before = input->entry;
 
@@ -265,7 +274,7 @@ size_batch(GpusortSpill *spill, GpusortSpillBatch *batch, Size bytes)
 }
 
 static pg_attribute_always_inline GpusortSpillStop
-fill(GpusortSpill *spill, GpusortSpillBatch *batch, bool by_entries)
+fill(GpusortSpill *spill, GpusortSpillBatch *batch, Merge merge)
 {
 	GpusortSpillStop stop = GPUSORT_SPILL_ENDED;
 	char	   *to;
@@ -277,8 +286,9 @@ fill(GpusortSpill *spill, GpusortSpillBatch *batch, bool by_entries)
 	while (spill->tree.winner != gpusort_losertree_ended())
 	{
 		GpusortSpillInput *input = &spill->inputs[gpusort_losertree_input(spill->tree.winner)];
-		Size		bytes = sizeof(GpusortSpillItem) + MAXALIGN(input->above + input->body_bytes);
-		bool		wanted = !by_entries || !repeats(spill);
+		Size		bytes = merge == BY_WORDS ? sizeof(uint64) :
+			sizeof(GpusortSpillItem) + MAXALIGN(input->above + input->body_bytes);
+		bool		wanted = merge != BY_ENTRIES || !repeats(spill);
 		GpusortSpillItem *item;
 		GpusortLoser next;
 
@@ -296,14 +306,15 @@ fill(GpusortSpill *spill, GpusortSpillBatch *batch, bool by_entries)
 		}
 		item = (GpusortSpillItem *) to;
 		item->code = input->code;
-		item->bytes = bytes;
-		if (unlikely(!take_row(spill, input, (char *) (item + 1), by_entries, &next)))
+		if (merge != BY_WORDS)
+			item->bytes = bytes;
+		if (unlikely(!take_row(spill, input, (char *) (item + 1), merge, &next)))
 		{
 			stop = GPUSORT_SPILL_FAILED;
 			break;
 		}
-		gpusort_losertree_replace(&spill->tree, next, by_entries ? row_before : NULL, spill);
-		if (by_entries)
+		gpusort_losertree_replace(&spill->tree, next, merge == BY_ENTRIES ? row_before : NULL, spill);
+		if (merge == BY_ENTRIES)
 			spill->merged = true;
 		if (wanted)
 			to += bytes;
@@ -317,7 +328,8 @@ fill(GpusortSpill *spill, GpusortSpillBatch *batch, bool by_entries)
 void
 gpusort_spill_fill(GpusortSpill *spill, GpusortSpillBatch *batch)
 {
-	batch->stop = gpusort_spill_parts(spill) == 1 ? fill(spill, batch, false) : fill(spill, batch, true);
+	batch->stop = !spill->has_rows ? fill(spill, batch, BY_WORDS) :
+		gpusort_spill_parts(spill) == 1 ? fill(spill, batch, BY_CODES) : fill(spill, batch, BY_ENTRIES);
 }
 
 void
@@ -328,7 +340,7 @@ gpusort_spill_open_rows(GpusortSpill *spill)
 	gpusort_losertree_init(&spill->tree, spill->ninputs, spill->nodes);
 	for (int i = 0; i < spill->ninputs; i++)
 	{
-		if (!read_head(spill, &spill->inputs[i]))
+		if (!read_head(spill, &spill->inputs[i], !spill->has_rows))
 			gpusort_spill_raise(spill);
 		gpusort_losertree_set(&spill->tree, i, spill->inputs[i].ended ? gpusort_losertree_ended() :
 							  gpusort_losertree_entry(0, spill->inputs[i].code, i));
