@@ -108,12 +108,6 @@ wide_code(const GpusortSpillCode *code, const uint64 *words)
 	return bits;
 }
 
-static inline uint64
-make_code(const GpusortSpill *spill, const uint64 *words)
-{
-	return spill->code.exact ? words[0] : wide_code(&spill->code, words) >> spill->code.shift;
-}
-
 static int
 compare_numbers(const void *a, const void *b)
 {
@@ -237,19 +231,13 @@ write_part(GpusortSpill *spill, bool more)
 }
 
 void
-gpusort_spill_open_run(GpusortSpill *spill, bool linked)
+gpusort_spill_begin_run(GpusortSpill *spill)
 {
-	spill->out_run = (GpusortSpillRun) {.linked = linked};
+	spill->out_run = (GpusortSpillRun) {.linked = spill->nbuffers > 0};
 	spill->out_code = 0;
 	memset(spill->out_header, 0, sizeof(spill->out_header));
 	take_part(spill);
 	spill->out_run.first = spill->out_part;
-}
-
-void
-gpusort_spill_begin_run(GpusortSpill *spill)
-{
-	gpusort_spill_open_run(spill, false);
 }
 
 /* Appends bytes to the open run, over as many parts as they need. */
@@ -329,33 +317,27 @@ gpusort_spill_write(GpusortSpill *spill, const uint64 *words, const void *row)
 {
 	Assert((row != NULL) == spill->has_rows);
 	spill->rows++;
-	gpusort_spill_put(spill, make_code(spill, words), row);
+	gpusort_spill_put(spill, spill->code.exact ? words[0] : wide_code(&spill->code, words) >> spill->code.shift, row);
 }
 
 void
-gpusort_spill_close_run(GpusortSpill *spill)
+gpusort_spill_add_run(GpusortSpill *spill, GpusortSpillRun run)
 {
-	write_part(spill, false);
-}
-
-void
-gpusort_spill_grow_runs(GpusortSpill *spill, int more)
-{
-	if (spill->nruns + more <= spill->maxruns)
-		return;
-	spill->maxruns = Max(2 * spill->maxruns, spill->nruns + more);
-	spill->runs = repalloc_huge(spill->runs, spill->maxruns * sizeof(GpusortSpillRun));
+	if (spill->nruns == spill->maxruns)
+	{
+		spill->maxruns *= 2;
+		spill->runs = repalloc_huge(spill->runs, spill->maxruns * sizeof(GpusortSpillRun));
+	}
+	spill->runs[spill->nruns++] = run;
+	spill->nwritten += spill->nbuffers == 0;
 }
 
 void
 gpusort_spill_end_run(GpusortSpill *spill)
 {
-	gpusort_spill_close_run(spill);
-	if (spill->out_run.bytes == 0)
-		return;
-	gpusort_spill_grow_runs(spill, 1);
-	spill->runs[spill->nruns++] = spill->out_run;
-	spill->nwritten++;
+	write_part(spill, false);
+	if (spill->out_run.bytes > 0)
+		gpusort_spill_add_run(spill, spill->out_run);
 }
 
 void

@@ -81,14 +81,15 @@ next_batch(GpusortSpill *spill)
 bool
 gpusort_spill_next(GpusortSpill *spill, uint64 *word, void **row)
 {
-	GpusortSpillItem *item;
-
 	if (unlikely(spill->next_item == spill->batch->end) && !next_batch(spill))
 		return false;
-	item = (GpusortSpillItem *) spill->next_item;
-	*word = item->code;
-	*row = spill->has_rows ? item + 1 : NULL;
-	spill->next_item += spill->has_rows ? item->bytes : sizeof(uint64);
+	*word = *(uint64 *) spill->next_item;
+	spill->next_item += sizeof(uint64);
+	*row = NULL;
+	if (!spill->has_rows)
+		return true;
+	*row = spill->next_item;
+	spill->next_item += MAXALIGN(gpusort_row_bytes(*row, spill->key.bare));
 	return true;
 }
 
@@ -142,22 +143,21 @@ find_smallest(const GpusortSpill *spill, int count)
 static void
 merge_to_run(GpusortSpill *spill, int first, int count)
 {
-	GpusortSpillRun   *runs = spill->runs + first;
 	uint64		word;
 	void	   *row;
 
 	spill->reclaim = true;
 	/* the parts that have been read are free for the output's first ones */
-	open_runs(spill, runs, count);
-	gpusort_spill_open_run(spill, true);
+	open_runs(spill, spill->runs + first, count);
+	gpusort_spill_begin_run(spill);
 	while (gpusort_spill_next(spill, &word, &row))
 		gpusort_spill_put(spill, word, row);
-	gpusort_spill_close_run(spill);
+	gpusort_spill_end_run(spill);
 	spill->reclaim = false;
 
-	runs[0] = spill->out_run;
-	memmove(runs + 1, runs + count, (spill->nruns - first - count) * sizeof(GpusortSpillRun));
+	spill->runs[first] = spill->runs[--spill->nruns];
 	spill->nruns -= count - 1;
+	memmove(spill->runs + first + 1, spill->runs + first + count, (spill->nruns - first - 1) * sizeof(GpusortSpillRun));
 }
 
 /* Merges runs on disk until no more than most are left. */
@@ -192,7 +192,7 @@ end_merge(void *arg)
 static void
 begin_merge(GpusortSpill *spill, bool may_thread)
 {
-	Size		extent = spill->files[0].extent_bytes;
+	Size		buffer = spill->files[0].extent_bytes + GPUSORT_SPILL_FRONT_BYTES;
 	Size		words = spill->has_rows ? spill->key.words + spill->key.more_words + spill->key.value_bytes / sizeof(uint64) : 0;
 	uint64		bytes = 0;
 	Size		each;
@@ -204,7 +204,7 @@ begin_merge(GpusortSpill *spill, bool may_thread)
 	for (int i = 0; i < spill->nruns; i++)
 		bytes += spill->runs[i].bytes;
 	/* an input may need memory for a row, too */
-	each = extent + bytes / Max(spill->rows, 1) + sizeof(GpusortSpillInput) + 2 * (sizeof(GpusortLoser) + words * sizeof(uint64));
+	each = buffer + bytes / Max(spill->rows, 1) + sizeof(GpusortSpillInput) + 2 * (sizeof(GpusortLoser) + words * sizeof(uint64));
 	spill->batch_bytes = Max(MIN_BATCH_BYTES, Min(spill->memory / BATCH_PART, MAX_BATCH_BYTES));
 	batches = spill->batch_bytes * (may_thread ? GPUSORT_SPILL_BATCHES : 1);
 	spill->nbuffers = Max(MIN_BUFFERS, Min(GPUSORT_SPILL_MAX_INPUTS, (spill->memory - batches) / each));
@@ -218,11 +218,11 @@ begin_merge(GpusortSpill *spill, bool may_thread)
 	pfree(spill->out_buffer);
 	spill->inputs = MemoryContextAllocZero(spill->cxt, spill->nbuffers * sizeof(GpusortSpillInput));
 	spill->nodes = MemoryContextAlloc(spill->cxt, gpusort_losertree_nodes(spill->nbuffers) * sizeof(GpusortLoser));
-	buffers = gpusort_memory_alloc(spill->cxt, spill->nbuffers * extent);
+	buffers = gpusort_memory_alloc(spill->cxt, spill->nbuffers * buffer + GPUSORT_SPILL_FRONT_BYTES);
 	entries = MemoryContextAlloc(spill->cxt, Max(1, 2 * spill->nbuffers * words) * sizeof(uint64));
 	for (int i = 0; i < spill->nbuffers; i++)
 	{
-		spill->inputs[i].buffer = buffers + i * extent;
+		spill->inputs[i].buffer = buffers + i * buffer + GPUSORT_SPILL_FRONT_BYTES;
 		spill->inputs[i].entry = entries + 2 * i * words;
 		spill->inputs[i].before = spill->inputs[i].entry + words;
 	}
@@ -310,13 +310,13 @@ gpusort_spill_adopt(GpusortSpill *spill, const GpusortSpillPublished *published,
 	spill->files[number].bytes = published->bytes;
 	MemoryContextSwitchTo(old);
 
-	gpusort_spill_grow_runs(spill, published->nruns);
 	for (int i = 0; i < published->nruns; i++)
 	{
-		spill->runs[spill->nruns] = published->runs[i];
-		spill->runs[spill->nruns++].file = number;
+		GpusortSpillRun run = published->runs[i];
+
+		run.file = number;
+		gpusort_spill_add_run(spill, run);
 	}
-	spill->nwritten += published->nruns;
 	spill->lossy |= published->lossy;
 	spill->rows += published->rows;
 	spill->repeated += published->repeated;

@@ -18,52 +18,6 @@
 
 #include "store/spill_state.h"
 
-/* Reads a number that may continue in the next part.  Returns false if the run cannot be read. */
-static bool
-gather_number(GpusortSpill *spill, GpusortSpillInput *input, uint64 *number)
-{
-	char		bytes[GPUSORT_SPILL_NUMBER_BYTES] = {0};
-	char	   *from = bytes;
-
-	if (!gpusort_spill_get_bytes(spill, input, bytes, 1) ||
-		!gpusort_spill_get_bytes(spill, input, bytes + 1, gpusort_spill_number_bytes(bytes[0]) - 1))
-		return false;
-	*number = gpusort_spill_get_number(&from);
-	return true;
-}
-
-/* Sets how the body of the input's next row comes, by its number in the run. */
-static pg_attribute_always_inline void
-set_body(const GpusortSpill *spill, GpusortSpillInput *input, uint64 number)
-{
-	input->body_bytes = number >> 1;
-	input->above = spill->unwritten + (!spill->key.bare && (number & 1) ? GPUSORT_SPILL_HEADER_BYTES : 0);
-}
-
-/* Sets the code of the input's next row. */
-static pg_attribute_always_inline bool
-add_code(GpusortSpill *spill, GpusortSpillInput *input, uint64 difference)
-{
-	input->code += difference;
-	return likely(input->code >= difference) || gpusort_spill_fail(spill, input, "A row in it is out of order.");
-}
-
-/* Reads the next row's numbers, which may continue in the next part, or finds the end of the run. */
-static pg_noinline bool
-gather_head(GpusortSpill *spill, GpusortSpillInput *input)
-{
-	uint64		number = 0;
-	uint64		difference;
-
-	input->ended = input->next == input->end && input->unread == 0;
-	if (input->ended)
-		return true;
-	if ((spill->has_rows && !gather_number(spill, input, &number)) || !gather_number(spill, input, &difference))
-		return false;
-	set_body(spill, input, number);
-	return add_code(spill, input, difference);
-}
-
 /*
  * Reads the numbers of the input's next row, which is its current one then, or finds the end of the run.  words: it is a run of
  * single words.
@@ -71,20 +25,30 @@ gather_head(GpusortSpill *spill, GpusortSpillInput *input)
 static pg_attribute_always_inline bool
 read_head(GpusortSpill *spill, GpusortSpillInput *input, bool words)
 {
-	if (likely(input->end - input->next >= GPUSORT_SPILL_HEAD_BYTES))
-	{
-		if (!words)
-			set_body(spill, input, gpusort_spill_get_number(&input->next));
-		if (!add_code(spill, input, gpusort_spill_get_number(&input->next)))
-			return false;
-	}
-	else if (!gather_head(spill, input))
+	bool		few = unlikely(input->end - input->next < GPUSORT_SPILL_HEAD_BYTES);
+	uint64		body = 0;
+	uint64		difference;
+
+	if (few && !gpusort_spill_fill_buffer(spill, input, GPUSORT_SPILL_HEAD_BYTES))
 		return false;
+	if (few && input->next == input->end)
+	{
+		input->ended = true;
+		return true;
+	}
+	if (!words)
+		body = gpusort_spill_get_number(&input->next);
+	difference = gpusort_spill_get_number(&input->next);
+	input->code += difference;
+	if (unlikely(input->code < difference) || (few && input->next > input->end))
+		return gpusort_spill_fail(spill, input, "A row in it is out of order or cut off.");
 	if (words)
 		return true;
+	input->body_bytes = body >> 1;
+	input->above = spill->unwritten + (!spill->key.bare && (body & 1) ? GPUSORT_SPILL_HEADER_BYTES : 0);
 	/* its turn comes after rows of many other runs */
 	__builtin_prefetch(input->next + input->body_bytes);
-	if (likely(input->body_bytes <= input->end - input->next) || input->ended)
+	if (likely(input->body_bytes <= input->end - input->next))
 		return true;
 	return (input->body_bytes <= input->unread + (input->end - input->next) &&
 			input->body_bytes <= MaxAllocSize - input->above) ||
@@ -286,10 +250,8 @@ fill(GpusortSpill *spill, GpusortSpillBatch *batch, Merge merge)
 	while (spill->tree.winner != gpusort_losertree_ended())
 	{
 		GpusortSpillInput *input = &spill->inputs[gpusort_losertree_input(spill->tree.winner)];
-		Size		bytes = merge == BY_WORDS ? sizeof(uint64) :
-			sizeof(GpusortSpillItem) + MAXALIGN(input->above + input->body_bytes);
+		Size		bytes = sizeof(uint64) + (merge == BY_WORDS ? 0 : MAXALIGN(input->above + input->body_bytes));
 		bool		wanted = merge != BY_ENTRIES || !repeats(spill);
-		GpusortSpillItem *item;
 		GpusortLoser next;
 
 		if (unlikely(bytes > batch->bytes - (to - batch->data)))
@@ -304,11 +266,8 @@ fill(GpusortSpill *spill, GpusortSpillBatch *batch, Merge merge)
 				return GPUSORT_SPILL_FAILED;
 			to = batch->data;
 		}
-		item = (GpusortSpillItem *) to;
-		item->code = input->code;
-		if (merge != BY_WORDS)
-			item->bytes = bytes;
-		if (unlikely(!take_row(spill, input, (char *) (item + 1), merge, &next)))
+		*(uint64 *) to = input->code;
+		if (unlikely(!take_row(spill, input, to + sizeof(uint64), merge, &next)))
 		{
 			stop = GPUSORT_SPILL_FAILED;
 			break;

@@ -56,9 +56,11 @@
 /* Bytes of a tuple's header: those from t_infomask2 to where the data begin, if it has no NULLs */
 #define GPUSORT_SPILL_HEADER_BYTES	6
 
-/* The most bytes of a number, and of a row's two numbers */
-#define GPUSORT_SPILL_NUMBER_BYTES	9
-#define GPUSORT_SPILL_HEAD_BYTES	(2 * GPUSORT_SPILL_NUMBER_BYTES)
+/* The most bytes of a row's two numbers */
+#define GPUSORT_SPILL_HEAD_BYTES	18
+
+/* Room in front of an input's buffer, for bytes of the extent before.  The kernel is faster to copy to a cache line's begin. */
+#define GPUSORT_SPILL_FRONT_BYTES	64
 
 /*
  * Temporary files as one array of bytes.  A read or write is of a part of an extent.  All extents have the same size, and begin
@@ -98,20 +100,13 @@ typedef struct GpusortSpillInput
 	char		header[GPUSORT_SPILL_HEADER_BYTES]; /* of the last row that has one */
 
 	GpusortSpillFile *file;		/* that the run is in */
-	char	   *buffer;			/* one extent */
+	char	   *buffer;			/* one extent; there is room in front of it and behind it */
 	char	   *next;			/* the buffer's unread bytes: from here */
 	char	   *end;			/* to here */
 	uint64		unread;			/* bytes of the run that are not in the buffer yet */
 	GpusortSpillPart part;		/* where they begin */
 	bool		linked;			/* as in GpusortSpillRun */
 } GpusortSpillInput;
-
-/* A row of a batch, which follows, aligned */
-typedef struct GpusortSpillItem
-{
-	uint64		code;
-	Size		bytes;			/* of this and the row, a multiple of MAXIMUM_ALIGNOF */
-} GpusortSpillItem;
 
 /* Why a batch has no more rows */
 typedef enum GpusortSpillStop
@@ -124,7 +119,7 @@ typedef enum GpusortSpillStop
 /* Rows in order */
 typedef struct GpusortSpillBatch
 {
-	char	   *data;			/* items, or single words, one behind the other; from malloc() */
+	char	   *data;			/* codes, each with its row behind it, MAXALIGNed, if there are rows; from malloc() */
 	Size		bytes;			/* room for them; 0: data is NULL */
 	char	   *end;			/* behind the last one; NULL: the batch was not filled yet */
 	GpusortSpillStop stop;
@@ -139,8 +134,7 @@ typedef struct GpusortSpillFailure
 {
 	bool		no_memory;		/* memory is missing, or if not: */
 	const GpusortSpillInput *input;
-	int			error;			/* an errno: its next extent could not be read; or 0: */
-	bool		in_extent;		/* that extent is damaged; else the run is */
+	int			error;			/* an errno: its next extent could not be read; 0: the run is damaged */
 	char		detail[96];		/* a sentence */
 } GpusortSpillFailure;
 
@@ -257,14 +251,8 @@ extern Size gpusort_spill_extent(Size memory);
 /* Appends a row to the open run: row is NULL in a spill of single words.  Raises errors of temporary files, temp_file_limit included. */
 extern void gpusort_spill_put(GpusortSpill *spill, uint64 code, const void *row);
 
-/* Makes room in the array for more runs. */
-extern void gpusort_spill_grow_runs(GpusortSpill *spill, int more);
-
-/* Begins a run.  linked: it takes parts that are free. */
-extern void gpusort_spill_open_run(GpusortSpill *spill, bool linked);
-
-/* Writes the open run's last part and closes the run, which is then described by out_run. */
-extern void gpusort_spill_close_run(GpusortSpill *spill);
+/* Adds a run behind the others. */
+extern void gpusort_spill_add_run(GpusortSpill *spill, GpusortSpillRun run);
 
 /* ---- spill_stream.c ---- */
 
@@ -273,6 +261,9 @@ extern void gpusort_spill_close_run(GpusortSpill *spill);
  * gpusort_spill_raise() has an error to raise.
  */
 extern bool gpusort_spill_get_bytes(GpusortSpill *spill, GpusortSpillInput *input, void *data, Size size);
+
+/* Reads until this many bytes, fewer than GPUSORT_SPILL_FRONT_BYTES, or all that the run has, are in the buffer.  Returns the same. */
+extern bool gpusort_spill_fill_buffer(GpusortSpill *spill, GpusortSpillInput *input, Size bytes);
 
 /*
  * Prepares the error that the input's run has lost bytes, or has bytes that were not written, and returns false.  The

@@ -27,7 +27,6 @@ void
 gpusort_spill_raise(const GpusortSpill *spill)
 {
 	const GpusortSpillFailure *failure = &spill->failure;
-	int64		extent = failure->input != NULL ? failure->input->part.begin / failure->input->file->extent_bytes : 0;
 
 	if (failure->no_memory)
 		ereport(ERROR,
@@ -39,25 +38,27 @@ gpusort_spill_raise(const GpusortSpill *spill)
 		errno = failure->error;
 		ereport(ERROR,
 				(errcode_for_file_access(),
-				 errmsg("could not read extent " INT64_FORMAT " of a temporary file: %m", extent)));
+				 errmsg("could not read extent " UINT64_FORMAT " of a temporary file: %m",
+						failure->input->part.begin / failure->input->file->extent_bytes)));
 	}
 	ereport(ERROR,
 			(errcode(ERRCODE_DATA_CORRUPTED),
-			 failure->in_extent ?
-			 errmsg("extent " INT64_FORMAT " of a temporary file is damaged", extent) :
 			 errmsg("a sorted run in a temporary file is damaged"),
-			 failure->in_extent ? errdetail("%s", failure->detail) :
 			 errdetail("%s " UINT64_FORMAT " bytes of it were not read.", failure->detail,
 					   failure->input->unread + (failure->input->end - failure->input->next))));
 }
 
-/* Reads the input's next part into its buffer.  Returns false if it cannot be read. */
+/*
+ * Reads the input's next part into its buffer, behind its few unread bytes, which move in front of it.  Returns false if the part
+ * cannot be read.
+ */
 static bool
 read_part(GpusortSpill *spill, GpusortSpillInput *input)
 {
 	GpusortSpillFile *file = input->file;
 	GpusortSpillPart part = input->part;
 	Size		link = input->linked && input->unread > part.bytes - sizeof(part) ? sizeof(part) : 0;
+	Size		kept = input->end - input->next;
 	ssize_t		got;
 
 	if (input->unread == 0)
@@ -66,19 +67,17 @@ read_part(GpusortSpill *spill, GpusortSpillInput *input)
 		part.bytes = Min(part.bytes, input->unread);
 	if (!spill->in_thread)
 		CHECK_FOR_INTERRUPTS();
+	memmove(input->buffer - kept, input->next, kept);
 	got = gpusort_spillfile_read(file, part, input->buffer);
 	if (got < 0)
 		spill->failure.error = errno;
 	else
 		spill->read_bytes += got;
 	if (got < (ssize_t) part.bytes)
-	{
-		spill->failure.in_extent = true;
-		return gpusort_spill_fail(spill, input, "It has %zd bytes.", got);
-	}
+		return gpusort_spill_fail(spill, input, "An extent of it has %zd bytes.", got);
 	if (spill->reclaim && file == spill->files)
 		gpusort_spillfile_give(file, part);
-	input->next = input->buffer;
+	input->next = input->buffer - kept;
 	input->end = input->buffer + part.bytes - link;
 	input->unread -= part.bytes - link;
 	input->part.begin += part.bytes;
@@ -111,6 +110,17 @@ gpusort_spill_get_bytes(GpusortSpill *spill, GpusortSpillInput *input, void *dat
 		input->next += part;
 		data = (char *) data + part;
 		size -= part;
+	}
+	return true;
+}
+
+bool
+gpusort_spill_fill_buffer(GpusortSpill *spill, GpusortSpillInput *input, Size bytes)
+{
+	while (input->end - input->next < bytes && input->unread > 0)
+	{
+		if (!read_part(spill, input))
+			return false;
 	}
 	return true;
 }
