@@ -49,7 +49,7 @@ typedef struct GpusortSortSpec
 	const struct GpusortForm *form; /* of the sort, by value_type */
 	const GpusortType *value_type;	/* for values: the type; NULL: for rows */
 	bool		descending;		/* for values: ORDER BY ... DESC */
-	bool		bare;			/* for rows: they are bare (store/row.h) */
+	bool		bare;			/* for rows: they are bare (store/rowstore.h) */
 	bool		padded;			/* for rows: the padding of their headers has data of the caller's */
 	int			processes;		/* that share the memory limit, since they sort or execute the node together */
 	bool		random_access;	/* the parent may read backward, rewind or mark */

@@ -203,7 +203,7 @@ take_part(GpusortSpill *spill)
 {
 	bool		linked = spill->out_run.linked;
 
-	spill->out_part = linked ? gpusort_spillfile_take(&spill->files[0]) : gpusort_spillfile_append(&spill->files[0]);
+	spill->out_part = gpusort_spillfile_take(&spill->files[0], linked);
 	spill->out_next = spill->out_buffer;
 	spill->out_end = spill->out_buffer + spill->out_part.bytes - (linked ? sizeof(GpusortSpillPart) : 0);
 }
@@ -224,10 +224,7 @@ write_part(GpusortSpill *spill, bool more)
 		memcpy(spill->out_buffer + bytes, &spill->out_part, sizeof(GpusortSpillPart));
 		bytes += sizeof(GpusortSpillPart);
 	}
-	if (bytes > 0)
-		gpusort_spillfile_write(&spill->files[0], part, spill->out_buffer, bytes);
-	if (!more)
-		gpusort_spillfile_give_rest(&spill->files[0], part, bytes);
+	gpusort_spillfile_write(&spill->files[0], part, spill->out_buffer, bytes);
 }
 
 void
@@ -283,14 +280,13 @@ put(GpusortSpill *spill, uint64 code, const void *row)
 	spill->out_code = code;
 	if (likely(same))
 	{
-		if (spill->key.padded)
-		{
-			memcpy(out, body, MINIMAL_TUPLE_PADDING);
-			out += MINIMAL_TUPLE_PADDING;
-			body += MINIMAL_TUPLE_PADDING;
-			body_bytes -= MINIMAL_TUPLE_PADDING;
-		}
-		body += GPUSORT_SPILL_HEADER_BYTES;
+		Size		padding = MINIMAL_TUPLE_DATA_OFFSET - spill->unwritten;
+
+		/* if there is none, the body is written over these bytes */
+		memcpy(out, body, MINIMAL_TUPLE_PADDING);
+		out += padding;
+		body += padding + GPUSORT_SPILL_HEADER_BYTES;
+		body_bytes -= padding;
 	}
 	if (unlikely(!fits))
 	{

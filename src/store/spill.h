@@ -3,7 +3,7 @@
  * spill.h
  *		Spilled runs in temporary files, and their merge.
  *
- * A spill is either of rows (store/row.h), ordered by keys of several words, or of
+ * A spill is either of rows (store/rowstore.h), ordered by keys of several words, or of
  * single words.  The caller writes sorted runs, then starts the merge, then
  * fetches rows one by one.
  *
@@ -19,8 +19,6 @@
 
 #include "storage/fileset.h"
 #include "storage/spin.h"
-
-#include "store/row.h"
 
 typedef struct GpusortSpill GpusortSpill;
 

@@ -28,6 +28,9 @@
 
 #define FILE_BYTES	((int64) 1024 * 1024 * 1024)
 
+/* A free part of fewer bytes is not worth a system call. */
+#define LEAST_PART	64
+
 /*
  * The most bytes of one write.  Linux has lists of free pages of up to 32 kB for each CPU,
  * which are still in its cache.  Larger ones may be taken back by a virtual machine's host.
@@ -51,27 +54,26 @@ gpusort_spillfile_begin(GpusortSpillFile *file, Size extent_bytes, const FileSet
 }
 
 GpusortSpillPart
-gpusort_spillfile_append(GpusortSpillFile *file)
-{
-	GpusortSpillPart part = {.begin = file->bytes, .bytes = file->extent_bytes - file->bytes % file->extent_bytes};
-
-	if (part.begin != (uint64) file->bytes)
-		ereport(ERROR,
-				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-				 errmsg("temporary files of a sort have more than 16 TB"),
-				 errdetail("They have " INT64_FORMAT " bytes.", file->bytes)));
-	file->bytes += part.bytes;
-	return part;
-}
-
-GpusortSpillPart
-gpusort_spillfile_take(GpusortSpillFile *file)
+gpusort_spillfile_take(GpusortSpillFile *file, bool reuse)
 {
 	GpusortSpillPart part;
 
 	do
-		part = file->nfree > 0 ? file->free[--file->nfree] : gpusort_spillfile_append(file);
-	while (part.bytes < GPUSORT_SPILL_LEAST_PART);
+	{
+		if (reuse && file->nfree > 0)
+			part = file->free[--file->nfree];
+		else
+		{
+			part.begin = file->bytes;
+			part.bytes = file->extent_bytes - file->bytes % file->extent_bytes;
+			if (part.begin != (uint64) file->bytes)
+				ereport(ERROR,
+						(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+						 errmsg("temporary files of a sort have more than 16 TB"),
+						 errdetail("They have " INT64_FORMAT " bytes.", file->bytes)));
+			file->bytes += part.bytes;
+		}
+	} while (reuse && part.bytes < LEAST_PART);
 	return part;
 }
 
@@ -92,19 +94,6 @@ gpusort_spillfile_give(GpusortSpillFile *file, GpusortSpillPart part)
 		file->free = repalloc_huge(file->free, file->maxfree * sizeof(GpusortSpillPart));
 	}
 	file->free[file->nfree++] = part;
-}
-
-void
-gpusort_spillfile_give_rest(GpusortSpillFile *file, GpusortSpillPart part, Size written)
-{
-	if (part.begin + part.bytes == file->bytes)
-	{
-		file->bytes = part.begin + written;
-		return;
-	}
-	part.begin += written;
-	part.bytes -= written;
-	gpusort_spillfile_give(file, part);
 }
 
 /* Opens the next file.  A worker makes those of the set, and the leader reads them. */
@@ -204,6 +193,10 @@ gpusort_spillfile_write(GpusortSpillFile *file, GpusortSpillPart part, const voi
 		written += count;
 	}
 	end_io(begun, bytes, &file->written, &pgBufferUsage.temp_blks_written, &pgBufferUsage.temp_blk_write_time);
+	if (part.begin + part.bytes == file->bytes)
+		file->bytes = part.begin + bytes;
+	else if (bytes < part.bytes)
+		gpusort_spillfile_give(file, (GpusortSpillPart) {part.begin + bytes, part.bytes - bytes});
 }
 
 ssize_t

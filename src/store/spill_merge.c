@@ -45,6 +45,8 @@ open_runs(GpusortSpill *spill, const GpusortSpillRun *runs, int count)
 		input->linked = runs[i].linked;
 		input->code = 0;
 		input->ended = input->encoded = false;
+		input->words = input->entry;
+		input->nwords = 0;
 		memset(input->header, 0, sizeof(input->header));
 	}
 	gpusort_spill_open_rows(spill);
@@ -114,10 +116,7 @@ merge_cost(const GpusortSpillRun *run)
 	return run->bytes + (run->file != 0 ? UINT64CONST(1) << 48 : 0);
 }
 
-/*
- * Returns the first of the count neighbouring runs that together cost the
- * least.
- */
+/* Returns the first of the count neighbouring runs that together cost the least. */
 static int
 find_smallest(const GpusortSpill *spill, int count)
 {
@@ -193,7 +192,7 @@ static void
 begin_merge(GpusortSpill *spill, bool may_thread)
 {
 	Size		buffer = spill->files[0].extent_bytes + GPUSORT_SPILL_FRONT_BYTES;
-	Size		words = spill->has_rows ? spill->key.words + spill->key.more_words + spill->key.value_bytes / sizeof(uint64) : 0;
+	Size		words = spill->key.words + spill->key.more_words + spill->key.value_bytes / sizeof(uint64);
 	uint64		bytes = 0;
 	Size		each;
 	Size		batches;
@@ -206,9 +205,12 @@ begin_merge(GpusortSpill *spill, bool may_thread)
 	/* an input may need memory for a row, too */
 	each = buffer + bytes / Max(spill->rows, 1) + sizeof(GpusortSpillInput) + 2 * (sizeof(GpusortLoser) + words * sizeof(uint64));
 	spill->batch_bytes = Max(MIN_BATCH_BYTES, Min(spill->memory / BATCH_PART, MAX_BATCH_BYTES));
-	batches = spill->batch_bytes * (may_thread ? GPUSORT_SPILL_BATCHES : 1);
+	/* words are read ahead for one batch */
+	batches = spill->batch_bytes * ((may_thread ? GPUSORT_SPILL_BATCHES : 1) + !spill->has_rows);
 	spill->nbuffers = Max(MIN_BUFFERS, Min(GPUSORT_SPILL_MAX_INPUTS, (spill->memory - batches) / each));
 	spill->nbuffers = Max(1, Min(spill->nruns, spill->nbuffers));
+	if (!spill->has_rows)
+		words = spill->batch_bytes / sizeof(uint64) / spill->nbuffers;
 
 	callback = MemoryContextAlloc(spill->cxt, sizeof(MemoryContextCallback));
 	callback->func = end_merge;
@@ -219,7 +221,7 @@ begin_merge(GpusortSpill *spill, bool may_thread)
 	spill->inputs = MemoryContextAllocZero(spill->cxt, spill->nbuffers * sizeof(GpusortSpillInput));
 	spill->nodes = MemoryContextAlloc(spill->cxt, gpusort_losertree_nodes(spill->nbuffers) * sizeof(GpusortLoser));
 	buffers = gpusort_memory_alloc(spill->cxt, spill->nbuffers * buffer + GPUSORT_SPILL_FRONT_BYTES);
-	entries = MemoryContextAlloc(spill->cxt, Max(1, 2 * spill->nbuffers * words) * sizeof(uint64));
+	entries = MemoryContextAlloc(spill->cxt, 2 * spill->nbuffers * words * sizeof(uint64));
 	for (int i = 0; i < spill->nbuffers; i++)
 	{
 		spill->inputs[i].buffer = buffers + i * buffer + GPUSORT_SPILL_FRONT_BYTES;

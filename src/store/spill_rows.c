@@ -10,12 +10,15 @@
  * If codes do not decide, the words of a row's key are made from the row.  It must be aligned for that, so it is first copied
  * to memory of its input.
  *
+ * Single words need no tree: some of each run are read ahead, and a vector sort puts them in order, which is faster.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
 #include "utils/memutils.h"
 
+#include "cpu/cpu.h"
 #include "store/spill_state.h"
 
 /*
@@ -173,32 +176,24 @@ row_before(void *arg, GpusortLoser *a, GpusortLoser *b)
 	return before;
 }
 
-/* What decides between rows, a constant in each copy of fill() */
-typedef enum Merge
-{
-	BY_WORDS,					/* codes, and there are no rows */
-	BY_CODES,
-	BY_ENTRIES
-} Merge;
-
 /*
- * Copies the input's current row, unless it is a single word, and makes the next one of its run the current one: *entry is that
- * one's for the loser tree.
+ * Copies the input's current row, and makes the next one of its run the current one: *entry is that one's for the loser
+ * tree.  by_entries: the code is not the only part of a key.
  */
 static pg_attribute_always_inline bool
-take_row(GpusortSpill *spill, GpusortSpillInput *input, char *row, Merge merge, GpusortLoser *entry)
+take_row(GpusortSpill *spill, GpusortSpillInput *input, char *row, bool by_entries, GpusortLoser *entry)
 {
 	uint64		code = input->code;
 
-	if (merge == BY_ENTRIES && input->encoded)
+	if (by_entries && input->encoded)
 		memcpy(row, input->row, input->above + input->body_bytes);
-	else if (merge != BY_WORDS && unlikely(!copy_row(spill, input, row)))
+	else if (unlikely(!copy_row(spill, input, row)))
 		return false;
-	if (unlikely(!read_head(spill, input, merge == BY_WORDS)))
+	if (unlikely(!read_head(spill, input, false)))
 		return false;
 	if (unlikely(input->ended))
 		*entry = gpusort_losertree_ended();
-	else if (merge == BY_ENTRIES && input->code == code)
+	else if (by_entries && input->code == code)
 	{
 		uint64	   *before = input->entry;
 
@@ -218,11 +213,11 @@ take_row(GpusortSpill *spill, GpusortSpillInput *input, char *row, Merge merge, 
 	return true;
 }
 
-/* Is the tree's winner equal to the winner before it, as far as entries say that? */
+/* Is the tree's winner equal to the winner before it, as far as entries say that?  The first one shares nothing. */
 static inline bool
 repeats(const GpusortSpill *spill)
 {
-	return spill->merged && spill->key.distinct && !spill->lossy &&
+	return spill->key.distinct && !spill->lossy &&
 		gpusort_losertree_shared(spill->tree.winner) == gpusort_spill_parts(spill);
 }
 
@@ -237,21 +232,18 @@ size_batch(GpusortSpill *spill, GpusortSpillBatch *batch, Size bytes)
 	return batch->data != NULL || gpusort_spill_fail(spill, NULL, "A batch of rows needs %zu bytes.", bytes);
 }
 
+/* Fills a batch with rows. */
 static pg_attribute_always_inline GpusortSpillStop
-fill(GpusortSpill *spill, GpusortSpillBatch *batch, Merge merge)
+fill(GpusortSpill *spill, GpusortSpillBatch *batch, bool by_entries)
 {
 	GpusortSpillStop stop = GPUSORT_SPILL_ENDED;
-	char	   *to;
+	char	   *to = batch->data;
 
-	batch->end = NULL;
-	if (batch->bytes != spill->batch_bytes && !size_batch(spill, batch, spill->batch_bytes))
-		return GPUSORT_SPILL_FAILED;
-	to = batch->data;
 	while (spill->tree.winner != gpusort_losertree_ended())
 	{
 		GpusortSpillInput *input = &spill->inputs[gpusort_losertree_input(spill->tree.winner)];
-		Size		bytes = sizeof(uint64) + (merge == BY_WORDS ? 0 : MAXALIGN(input->above + input->body_bytes));
-		bool		wanted = merge != BY_ENTRIES || !repeats(spill);
+		Size		bytes = sizeof(uint64) + MAXALIGN(input->above + input->body_bytes);
+		bool		wanted = !by_entries || !repeats(spill);
 		GpusortLoser next;
 
 		if (unlikely(bytes > batch->bytes - (to - batch->data)))
@@ -267,14 +259,12 @@ fill(GpusortSpill *spill, GpusortSpillBatch *batch, Merge merge)
 			to = batch->data;
 		}
 		*(uint64 *) to = input->code;
-		if (unlikely(!take_row(spill, input, to + sizeof(uint64), merge, &next)))
+		if (unlikely(!take_row(spill, input, to + sizeof(uint64), by_entries, &next)))
 		{
 			stop = GPUSORT_SPILL_FAILED;
 			break;
 		}
-		gpusort_losertree_replace(&spill->tree, next, merge == BY_ENTRIES ? row_before : NULL, spill);
-		if (merge == BY_ENTRIES)
-			spill->merged = true;
+		gpusort_losertree_replace(&spill->tree, next, by_entries ? row_before : NULL, spill);
 		if (wanted)
 			to += bytes;
 		else
@@ -284,11 +274,92 @@ fill(GpusortSpill *spill, GpusortSpillBatch *batch, Merge merge)
 	return stop;
 }
 
+/* Returns how many words, of n in order, are not greater than last. */
+static inline int
+count_words(const uint64 *words, int n, uint64 last)
+{
+	int			begin = 0;
+
+	if (n > 0 && words[n - 1] <= last)
+		return n;
+	while (begin < n)
+	{
+		int			middle = (begin + n) / 2;
+
+		if (words[middle] <= last)
+			begin = middle + 1;
+		else
+			n = middle;
+	}
+	return begin;
+}
+
+/* Reads the input's next words, if it has few.  Returns false if they cannot be read. */
+static bool
+read_words(GpusortSpill *spill, GpusortSpillInput *input)
+{
+	int			most = spill->batch_bytes / sizeof(uint64) / spill->nbuffers;
+
+	if (input->ended || input->nwords > most / 2)
+		return true;
+	memmove(input->entry, input->words, input->nwords * sizeof(uint64));
+	input->words = input->entry;
+	while (input->nwords < most)
+	{
+		if (!read_head(spill, input, true))
+			return false;
+		if (input->ended)
+			break;
+		input->entry[input->nwords++] = input->code;
+	}
+	return true;
+}
+
+/* Fills a batch with single words: those that have been read and that no other one can precede. */
+static GpusortSpillStop
+fill_words(GpusortSpill *spill, GpusortSpillBatch *batch)
+{
+	uint64	   *words = (uint64 *) batch->data;
+	uint64		last = PG_UINT64_MAX;	/* an unread word may be less than the words behind this one */
+	int			n = 0;
+	int			sources = 0;	/* runs that give words */
+
+	for (int i = 0; i < spill->ninputs; i++)
+	{
+		GpusortSpillInput *input = &spill->inputs[i];
+
+		if (!read_words(spill, input))
+			return GPUSORT_SPILL_FAILED;
+		if (!input->ended)
+			last = Min(last, input->words[input->nwords - 1]);
+	}
+	for (int i = 0; i < spill->ninputs; i++)
+	{
+		GpusortSpillInput *input = &spill->inputs[i];
+		int			count = count_words(input->words, input->nwords, last);
+
+		memcpy(words + n, input->words, count * sizeof(uint64));
+		n += count;
+		input->words += count;
+		input->nwords -= count;
+		sources += count > 0;
+	}
+	if (sources > 1)
+		gpusort_cpu_sort_few(words, n, sizeof(uint64));
+	batch->end = (char *) (words + n);
+	return n > 0 ? GPUSORT_SPILL_FULL : GPUSORT_SPILL_ENDED;
+}
+
 void
 gpusort_spill_fill(GpusortSpill *spill, GpusortSpillBatch *batch)
 {
-	batch->stop = !spill->has_rows ? fill(spill, batch, BY_WORDS) :
-		gpusort_spill_parts(spill) == 1 ? fill(spill, batch, BY_CODES) : fill(spill, batch, BY_ENTRIES);
+	batch->end = NULL;
+	if (batch->bytes != spill->batch_bytes && !size_batch(spill, batch, spill->batch_bytes))
+		batch->stop = GPUSORT_SPILL_FAILED;
+	else if (!spill->has_rows)
+		batch->stop = fill_words(spill, batch);
+	else
+		batch->stop = gpusort_spill_parts(spill) == 1 ? fill(spill, batch, false) : fill(spill, batch, true);
 }
 
 void
@@ -299,11 +370,11 @@ gpusort_spill_open_rows(GpusortSpill *spill)
 	gpusort_losertree_init(&spill->tree, spill->ninputs, spill->nodes);
 	for (int i = 0; i < spill->ninputs; i++)
 	{
-		if (!read_head(spill, &spill->inputs[i], !spill->has_rows))
+		GpusortSpillInput *input = &spill->inputs[i];
+
+		if (spill->has_rows ? !read_head(spill, input, false) : !read_words(spill, input))
 			gpusort_spill_raise(spill);
-		gpusort_losertree_set(&spill->tree, i, spill->inputs[i].ended ? gpusort_losertree_ended() :
-							  gpusort_losertree_entry(0, spill->inputs[i].code, i));
+		gpusort_losertree_set(&spill->tree, i, input->ended ? gpusort_losertree_ended() : gpusort_losertree_entry(0, input->code, i));
 	}
 	gpusort_losertree_build(&spill->tree, exact ? NULL : row_before, spill);
-	spill->merged = false;
 }

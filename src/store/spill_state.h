@@ -47,7 +47,7 @@
 
 #include "base/losertree.h"
 #include "compat.h"
-#include "store/row.h"
+#include "store/rowstore.h"
 #include "store/spill.h"
 
 /* The most runs that one merge reads */
@@ -98,6 +98,10 @@ typedef struct GpusortSpillInput
 	uint64	   *entry;			/* as in GpusortSpillKey */
 	uint64	   *before;			/* room for the entry of the row before */
 	char		header[GPUSORT_SPILL_HEADER_BYTES]; /* of the last row that has one */
+
+	/* of single words, those that are read ahead to entry and not in a batch yet */
+	const uint64 *words;
+	int			nwords;
 
 	GpusortSpillFile *file;		/* that the run is in */
 	char	   *buffer;			/* one extent; there is room in front of it and behind it */
@@ -177,7 +181,6 @@ struct GpusortSpill
 	GpusortSpillFailure failure;
 	GpusortLoserTree tree;
 	GpusortLoser *nodes;		/* the tree's, for nbuffers inputs */
-	bool		merged;			/* the tree has had a winner before this one */
 	uint64		repeated;		/* rows that merges have left out, */
 	uint64		repeated_early; /* and those of them that were left out of longer runs */
 	GpusortSpillBatch batches[GPUSORT_SPILL_BATCHES];
@@ -311,21 +314,14 @@ extern void gpusort_spill_stop_ahead(GpusortSpill *spill);
  */
 extern void gpusort_spillfile_begin(GpusortSpillFile *file, Size extent_bytes, const FileSet *set, int worker);
 
-/* Takes what is behind the last byte taken, up to the end of its extent. */
-extern GpusortSpillPart gpusort_spillfile_append(GpusortSpillFile *file);
+/* Takes what is behind the last byte taken, up to the end of its extent.  reuse: or a free part. */
+extern GpusortSpillPart gpusort_spillfile_take(GpusortSpillFile *file, bool reuse);
 
-/* Takes a free part, or appends one, of GPUSORT_SPILL_LEAST_PART bytes at least. */
-#define GPUSORT_SPILL_LEAST_PART	64
-extern GpusortSpillPart gpusort_spillfile_take(GpusortSpillFile *file);
-
-/* Frees a part, which may be the rest of one that was taken. */
+/* Frees a part. */
 extern void gpusort_spillfile_give(GpusortSpillFile *file, GpusortSpillPart part);
 
-/* Frees the rest of the last part taken, of which only the first bytes were written. */
-extern void gpusort_spillfile_give_rest(GpusortSpillFile *file, GpusortSpillPart part, Size written);
-
 /*
- * Write the first bytes of a part, and read a part into data.  Reading returns how many bytes it has read: fewer than
+ * Write the first bytes of a part, and free its rest; and read a part into data.  Reading returns how many bytes it has read: fewer than
  * the part has at the end of a file, and -1, with errno, if that fails.  Writing raises the errors of file access, and
  * that of temp_file_limit.
  */
