@@ -15,7 +15,6 @@
 #include "base/memory.h"
 #include "functions/check_keys.h"
 #include "functions/group.h"
-#include "run/cpu_options.h"
 #include "store/spill.h"
 
 /* With a limit, a key set grows by this part of its rows, and this many, so that it comes near the limit. */
@@ -225,8 +224,6 @@ gpusort_group_set(GpusortGroup *group)
 void
 gpusort_group_begin_scan(GpusortGroup *group, GpusortGroupScan *scan)
 {
-	static const GpusortSpillThreads threads = {gpusort_cpu_thread_take, gpusort_cpu_thread_give};
-
 	scan->group = group;
 	scan->next = 0;
 	scan->set = gpusort_group_set(group);
@@ -239,7 +236,7 @@ gpusort_group_begin_scan(GpusortGroup *group, GpusortGroupScan *scan)
 	if (scan->rows > 0)
 		shrink(group, true);
 	scan->set = NULL;
-	gpusort_spill_merge(group->limit->spill, &threads);
+	gpusort_spill_merge(group->limit->spill, NULL);
 }
 
 const uint64 *
