@@ -294,8 +294,9 @@ typedef struct GpusortUnique
 	uint64		key;			/* of a word: gpusort_word_key() */
 	uint64		place;			/* of a sorted row */
 	MinimalTuple merged;		/* of a merge: a copy of the row; NULL: there is none */
-	int			turn;			/* which of these is the copy */
+	int			turn;			/* which of these are its copy and its words */
 	PGAlignedBlock copies[2];
+	uint64		words[2][GPUSORT_MAX_WORDS];
 } GpusortUnique;
 
 /*

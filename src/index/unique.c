@@ -93,10 +93,18 @@ gpusort_unique_check(GpusortUnique *unique, const GpusortIndexBuild *build, Mini
 void
 gpusort_unique_check_merged(GpusortUnique *unique, const GpusortIndexBuild *build, MinimalTuple row)
 {
-	if (!check(unique, build, unique->merged, row))
+	int			turn = 1 - unique->turn;
+	int			n;
+	bool		same;
+
+	/* equal keys have equal words, and nearly all comparisons end there */
+	ExecStoreMinimalTuple(row, build->right, false);
+	n = gpusort_stream_words(build->stream, build->right, unique->words[turn]);
+	same = unique->merged != NULL && memcmp(unique->words[0], unique->words[1], n * sizeof(uint64)) == 0;
+	if (!check(unique, build, same ? unique->merged : NULL, row))
 		return;
-	unique->turn = 1 - unique->turn;
-	unique->merged = memcpy(unique->copies[unique->turn].data, row, row->t_len);
+	unique->turn = turn;
+	unique->merged = memcpy(unique->copies[turn].data, row, row->t_len);
 }
 
 bool

@@ -505,30 +505,6 @@ const GpusortForm gpusort_rows = {
 	.keep = gpusort_limit_keep_rows,
 };
 
-/*
- * For a tuple, does what ExecStoreMinimalTuple() does, inlined: the slot's fields that are not set here do not change.
- */
-TupleTableSlot *
-gpusort_rows_return(GpusortStream *stream, void *stored)
-{
-	TupleTableSlot *slot = stream->slot;
-	MinimalTupleTableSlot *minimal = (MinimalTupleTableSlot *) slot;
-	MinimalTuple tuple = stored;
-
-	if (stream->rows.store.bare)
-		return gpusort_result_value(stream, PointerGetDatum(stored), gpusort_row_is_null(stored));
-	/* the parent has materialized the last row */
-	if (unlikely(TTS_SHOULDFREE(slot)))
-		ExecClearTuple(slot);
-	slot->tts_flags &= ~TTS_FLAG_EMPTY;
-	slot->tts_nvalid = 0;
-	minimal->off = 0;
-	minimal->mintuple = tuple;
-	minimal->minhdr.t_len = tuple->t_len + MINIMAL_TUPLE_OFFSET;
-	minimal->minhdr.t_data = (HeapTupleHeader) ((char *) tuple - MINIMAL_TUPLE_OFFSET);
-	return slot;
-}
-
 /* ---- the rows of an index ---- */
 
 bool
@@ -585,6 +561,13 @@ gpusort_stream_row(const GpusortStream *stream, uint64 i)
 
 	gpusort_sort_look_ahead(&stream->sorted, &stream->rows.store, i);
 	return gpusort_rowstore_row(&stream->rows.store, order[i]);
+}
+
+int
+gpusort_stream_words(const GpusortStream *stream, TupleTableSlot *slot, uint64 *words)
+{
+	gpusort_rowkey_encode(stream->rows.key, slot, words);
+	return gpusort_rowkey_words(stream->rows.key);
 }
 
 int

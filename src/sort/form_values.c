@@ -12,28 +12,6 @@
 
 #include "sort/sort_state.h"
 
-/* Decodes a key. */
-static inline Datum
-decode(const GpusortSortSpec *spec, uint64 word)
-{
-	uint64		key = spec->descending ? ~word : word;
-
-	switch (spec->value_type->kind)
-	{
-		case GPUSORT_KIND_INT2:
-			return Int16GetDatum(gpusort_unkey_int2((uint32) key));
-		case GPUSORT_KIND_INT4:
-			return Int32GetDatum(gpusort_unkey_int4((uint32) key));
-		case GPUSORT_KIND_FLOAT4:
-			return UInt32GetDatum(gpusort_unkey_float4((uint32) key));
-		case GPUSORT_KIND_INT8:
-			return Int64GetDatum(gpusort_unkey_int8(key));
-		case GPUSORT_KIND_FLOAT8:
-			return Int64GetDatum((int64) gpusort_unkey_float8(key));
-	}
-	pg_unreachable();
-}
-
 static void
 begin(GpusortStream *stream)
 {
@@ -94,7 +72,7 @@ put_value(GpusortStream *stream, uint64 word)
 {
 	TupleTableSlot *slot = ExecClearTuple(stream->left);
 
-	slot->tts_values[0] = decode(&stream->spec, word);
+	slot->tts_values[0] = gpusort_values_decode(&stream->spec, word);
 	slot->tts_isnull[0] = false;
 	return ExecStoreVirtualTuple(slot);
 }
@@ -134,9 +112,3 @@ const GpusortForm gpusort_values = {
 	.element = element,
 	.keep = keep,
 };
-
-TupleTableSlot *
-gpusort_values_return(GpusortStream *stream, uint64 word)
-{
-	return gpusort_result_value(stream, decode(&stream->spec, word), false);
-}

@@ -30,13 +30,44 @@ gpusort_result_rewind(GpusortStream *stream)
 	gpusort_drain_begin(stream);
 }
 
+/* Returns the value of a word. */
+static inline TupleTableSlot *
+return_value(GpusortStream *stream, uint64 word)
+{
+	return gpusort_result_value(stream, gpusort_values_decode(&stream->spec, word), false);
+}
+
+/*
+ * Returns a row of the store or of the merge.  For a tuple, does what ExecStoreMinimalTuple() does, inlined: the slot's fields that are not set here do not change.
+ */
+static inline TupleTableSlot *
+return_row(GpusortStream *stream, void *stored)
+{
+	TupleTableSlot *slot = stream->slot;
+	MinimalTupleTableSlot *minimal = (MinimalTupleTableSlot *) slot;
+	MinimalTuple tuple = stored;
+
+	if (stream->rows.store.bare)
+		return gpusort_result_value(stream, PointerGetDatum(stored), gpusort_row_is_null(stored));
+	/* the parent has materialized the last row */
+	if (unlikely(TTS_SHOULDFREE(slot)))
+		ExecClearTuple(slot);
+	slot->tts_flags &= ~TTS_FLAG_EMPTY;
+	slot->tts_nvalid = 0;
+	minimal->off = 0;
+	minimal->mintuple = tuple;
+	minimal->minhdr.t_len = tuple->t_len + MINIMAL_TUPLE_OFFSET;
+	minimal->minhdr.t_data = (HeapTupleHeader) ((char *) tuple - MINIMAL_TUPLE_OFFSET);
+	return slot;
+}
+
 /* Returns element i of the rows in memory. */
 static inline TupleTableSlot *
 row_at(GpusortStream *stream, uint64 i)
 {
 	if (stream->spec.value_type != NULL)
-		return gpusort_values_return(stream, gpusort_values_word(stream, stream->sorted.block, i));
-	return gpusort_rows_return(stream, gpusort_drain_row(stream, i));
+		return return_value(stream, gpusort_values_word(stream, stream->sorted.block, i));
+	return return_row(stream, gpusort_drain_row(stream, i));
 }
 
 /* Returns the next row of core's tuplesort. */
@@ -75,46 +106,39 @@ previous(GpusortStream *stream)
 	return gpusort_result_value(stream, (Datum) 0, true);
 }
 
-static TupleTableSlot *next_elsewhere(GpusortStream *stream);
-
-/* Returns the next row of the merge of spilled runs. */
+/* Returns the next row if it is not one of sorted: a NULL, or a row of the merge. */
 static TupleTableSlot *
-row_of_merge(GpusortStream *stream)
+next_elsewhere(GpusortStream *stream)
 {
 	bool		by_values = stream->spec.value_type != NULL;
 	uint64		word;
 	void	   *row;
-	uint64		n = 1;
+	uint64		n;
 
-	if (!gpusort_spill_next(stream->spill, &word, &row))
+	do
 	{
-		if (!gpusort_groups_wants_distinct(stream))
-			elog(ERROR, "the merge of spilled runs has ended too early");
-		/* until now the number of rows that were written */
-		stream->result_rows = --stream->position;
-		stream->at_end = true;
-		return ExecClearTuple(stream->slot);
-	}
-	GPUSORT_FAULT_BREAK(MERGED, by_values ? &word : row,
-						by_values ? sizeof(word) : gpusort_row_bytes(row, stream->rows.store.bare), &n);
-	if (n == 0)
-		return next_elsewhere(stream);
-	return by_values ? gpusort_values_return(stream, word) : gpusort_rows_return(stream, row);
-}
-
-/* Returns the next row if it is not one of sorted. */
-static TupleTableSlot *
-next_elsewhere(GpusortStream *stream)
-{
-	if (stream->position == stream->result_rows)
-	{
-		stream->at_end = true;
-		return ExecClearTuple(stream->slot);
-	}
-	stream->position++;
-	if (stream->position <= stream->nulls_before || stream->position > stream->result_rows - stream->nulls_after)
-		return gpusort_result_value(stream, (Datum) 0, true);
-	return row_of_merge(stream);
+		if (stream->position == stream->result_rows)
+		{
+			stream->at_end = true;
+			return ExecClearTuple(stream->slot);
+		}
+		stream->position++;
+		if (stream->position <= stream->nulls_before || stream->position > stream->result_rows - stream->nulls_after)
+			return gpusort_result_value(stream, (Datum) 0, true);
+		if (!gpusort_spill_next(stream->spill, &word, &row))
+		{
+			if (!gpusort_groups_wants_distinct(stream))
+				elog(ERROR, "the merge of spilled runs has ended too early");
+			/* until now the number of rows that were written */
+			stream->result_rows = --stream->position;
+			stream->at_end = true;
+			return ExecClearTuple(stream->slot);
+		}
+		n = 1;
+		GPUSORT_FAULT_BREAK(MERGED, by_values ? &word : row,
+							by_values ? sizeof(word) : gpusort_row_bytes(row, stream->rows.store.bare), &n);
+	} while (n == 0);
+	return by_values ? return_value(stream, word) : return_row(stream, row);
 }
 
 TupleTableSlot *

@@ -354,9 +354,27 @@ gpusort_values_word(const GpusortStream *stream, const void *keys, uint64 i)
 	return stream->set_spec.key_bytes == sizeof(uint64) ? ((const uint64 *) keys)[i] : ((const uint32 *) keys)[i];
 }
 
-/* Return the value of a word, or a row of the store or of the merge, in stream->slot. */
-extern TupleTableSlot *gpusort_values_return(GpusortStream *stream, uint64 word);
-extern TupleTableSlot *gpusort_rows_return(GpusortStream *stream, void *stored);
+/* Decodes a word. */
+static inline Datum
+gpusort_values_decode(const GpusortSortSpec *spec, uint64 word)
+{
+	uint64		key = spec->descending ? ~word : word;
+
+	switch (spec->value_type->kind)
+	{
+		case GPUSORT_KIND_INT2:
+			return Int16GetDatum(gpusort_unkey_int2((uint32) key));
+		case GPUSORT_KIND_INT4:
+			return Int32GetDatum(gpusort_unkey_int4((uint32) key));
+		case GPUSORT_KIND_FLOAT4:
+			return UInt32GetDatum(gpusort_unkey_float4((uint32) key));
+		case GPUSORT_KIND_INT8:
+			return Int64GetDatum(gpusort_unkey_int8(key));
+		case GPUSORT_KIND_FLOAT8:
+			return Int64GetDatum((int64) gpusort_unkey_float8(key));
+	}
+	pg_unreachable();
+}
 
 /* ---- part.c, shared_sample.c ---- */
 

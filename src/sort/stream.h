@@ -67,7 +67,7 @@ typedef struct GpusortSortSpec
 	TupleDesc	desc;			/* of the rows */
 	const GpusortType *value_type;	/* for values: the type; NULL: for rows */
 	bool		descending;		/* for values: ORDER BY ... DESC */
-	bool		bare;			/* for rows: they are bare (store/row.h) */
+	bool		bare;			/* for rows: they are bare (store/rowstore.h) */
 	bool		tagged;			/* for rows: the padding of their headers has a TID, and t_infomask flags, of the client's */
 	bool		unique;			/* for rows: the client looks for equal ones (GpusortSorted.same) */
 	int			processes;		/* that share the memory limit, since they sort or execute the node together */
@@ -217,6 +217,9 @@ extern MinimalTuple gpusort_stream_row(const GpusortStream *stream, uint64 i);
 
 /* Fetches the next word, or row, of the merge.  Returns false at the end.  The row is valid until the next call. */
 extern bool gpusort_stream_next_merged(GpusortStream *stream, uint64 *word, MinimalTuple *row);
+
+/* Makes the words of the key of a row in a slot, GPUSORT_MAX_WORDS at most, and returns how many.  Equal keys have equal words. */
+extern int	gpusort_stream_words(const GpusortStream *stream, TupleTableSlot *slot, uint64 *words);
 
 /* Compares two rows in slots by all columns of the order, as core does. */
 extern int	gpusort_stream_compare(const GpusortStream *stream, TupleTableSlot *a, TupleTableSlot *b);

@@ -4,7 +4,7 @@
  *		Stores the rows of a sort, in input order, in large blocks.
  *
  * Touching the pages of tuples for the first time costs more than copying the tuples.  The
- * row store copies rows (store/row.h) one after the other into blocks of up to 16 MB in huge
+ * row store copies rows one after the other into blocks of up to 16 MB in huge
  * pages: append.c.
  *
  * The sort reads rows by number, in sorted order.  With many rows each access misses every
@@ -99,16 +99,13 @@ gpusort_rowstore_reset(GpusortRowStore *store)
 {
 	int			kept = 0;
 
-	/* keep the full blocks only: the memory of the others may be needed elsewhere */
-	while (store->nblocks > Max(store->block, 0))
-		free_block(store, &store->blocks[--store->nblocks]);
-	/* of these, free those of an arena, and the ones that are small because the limit left no more */
 	store->spare_bytes = 0;
 	for (int i = 0; i < store->nblocks; i++)
 	{
 		GpusortRowBlock block = store->blocks[i];
 
-		if (block.bytes < FIRST_BLOCK_BYTES || block.shared)
+		/* the memory of a block that is not full may be needed elsewhere, and one may be small because the limit left no more */
+		if (i >= store->block || block.bytes < FIRST_BLOCK_BYTES || block.shared)
 		{
 			free_block(store, &block);
 			continue;
@@ -327,34 +324,6 @@ gpusort_rowstore_spans(const GpusortRowStore *store, int *count)
 	return spans;
 }
 
-/* Prefetches what tells where the rows are. */
-static void
-fetch_entries(const GpusortRowStore *store, const uint32 *order, int n)
-{
-	for (int i = 0; i < n; i++)
-	{
-		const GpusortRowBlock *block = gpusort_rowstore_block(store, order[i]);
-
-		if (block->stride == 0)
-			__builtin_prefetch(gpusort_rowblock_entry(block, order[i]));
-	}
-}
-
-static void
-fetch_rows(const GpusortRowStore *store, const uint32 *order, int n, Size bytes)
-{
-	for (int i = 0; i < n; i++)
-	{
-		const char *row = gpusort_rowstore_row(store, order[i]);
-		const char *line = (const char *) TYPEALIGN_DOWN(CACHE_LINE, row);
-
-		/* also a short row may lie in two lines */
-		do
-			__builtin_prefetch(line);
-		while ((line += CACHE_LINE) < row + bytes);
-	}
-}
-
 /*
  * A processor does not finish a prefetch before it knows the address in memory, which takes
  * long with pages of 4 kB.  It can look up some addresses at a time, if their prefetches follow
@@ -363,16 +332,26 @@ fetch_rows(const GpusortRowStore *store, const uint32 *order, int n, Size bytes)
 void
 gpusort_rowstore_look_ahead(const GpusortRowStore *store, const uint32 *order, uint64 n, uint64 i, Size bytes)
 {
-	uint64		begin = i == 0 ? 0 : Min(i + ROWS_AHEAD, n);
 	uint64		end = Min(i + ROWS_AHEAD + GPUSORT_ROW_STEP, n);
 
-	if (store->directed)
+	/* what tells where the rows are */
+	for (uint64 e = i + ENTRIES_AHEAD; store->directed && e < Min(i + ENTRIES_AHEAD + GPUSORT_ROW_STEP, n); e++)
 	{
-		uint64		entries = Min(i + ENTRIES_AHEAD, n);
+		const GpusortRowBlock *block = gpusort_rowstore_block(store, order[e]);
 
-		fetch_entries(store, order + entries, Min(n - entries, GPUSORT_ROW_STEP));
+		if (block->stride == 0)
+			__builtin_prefetch(gpusort_rowblock_entry(block, order[e]));
 	}
-	fetch_rows(store, order + begin, end - begin, bytes);
+	for (uint64 r = i == 0 ? 0 : i + ROWS_AHEAD; r < end; r++)
+	{
+		const char *row = gpusort_rowstore_row(store, order[r]);
+		const char *line = (const char *) TYPEALIGN_DOWN(CACHE_LINE, row);
+
+		/* also a short row may lie in two lines */
+		do
+			__builtin_prefetch(line);
+		while ((line += CACHE_LINE) < row + bytes);
+	}
 }
 
 /* ---- for another process ---- */

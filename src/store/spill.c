@@ -11,6 +11,7 @@
 #include "postgres.h"
 
 #include "access/parallel.h"
+#include "miscadmin.h"
 #include "utils/memutils.h"
 
 #include "key/keybits.h"
@@ -24,9 +25,6 @@
  */
 #define MIN_EXTENT_BYTES	((Size) 8 * 1024)
 #define MAX_EXTENT_BYTES	((Size) 256 * 1024)
-
-/* A block of words takes no more memory than this part of an extent. */
-#define BLOCK_PART			4
 
 /* The memory of a spill is at least this. */
 #define MIN_MEMORY			((Size) 64 * 1024)
@@ -79,15 +77,10 @@ gpusort_spill_begin(const GpusortSpillKey *key, Size memory, GpusortSpillShared 
 	spill->nfiles = 1;
 	spill->shared = shared;
 	gpusort_spillfile_begin(&spill->files[0], extent_bytes, IsParallelWorker() && shared != NULL ? &shared->files : NULL,
-							ParallelWorkerNumber, false);
+							ParallelWorkerNumber);
 	spill->maxruns = 64;
 	spill->runs = palloc(spill->maxruns * sizeof(GpusortSpillRun));
 	spill->out_buffer = palloc(extent_bytes);
-	if (key == NULL)
-	{
-		spill->block_words = Min(GPUSORT_SPILL_BLOCK_WORDS, extent_bytes / BLOCK_PART / sizeof(uint64));
-		spill->out_words = palloc(spill->block_words * sizeof(uint64));
-	}
 	MemoryContextSwitchTo(old);
 	return spill;
 }
@@ -113,12 +106,6 @@ wide_code(const GpusortSpillCode *code, const uint64 *words)
 		bits |= above >> (width - taken) << left;
 	}
 	return bits;
-}
-
-static inline uint64
-make_code(const GpusortSpill *spill, const uint64 *words)
-{
-	return spill->code.exact ? words[0] : wide_code(&spill->code, words) >> spill->code.shift;
 }
 
 static int
@@ -210,36 +197,75 @@ gpusort_spill_adapt(GpusortSpill *spill, const uint64 *const *keys, int pairs)
 	SpinLockRelease(&shared->mutex);
 }
 
-void
-gpusort_spill_open_output(GpusortSpill *spill, bool linked)
+/* Takes the open run's next part, for the buffer, which is empty then. */
+static void
+take_part(GpusortSpill *spill)
 {
-	spill->out_run.file = 0;
-	spill->out_run.linked = linked;
-	spill->out_run.bytes = 0;
-	spill->out_code = 0;
-	memset(spill->out_header, 0, sizeof(spill->out_header));
-	gpusort_spill_take_part(spill);
-	spill->out_run.first = spill->out_part;
+	bool		linked = spill->out_run.linked;
+
+	spill->out_part = gpusort_spillfile_take(&spill->files[0], linked);
+	spill->out_next = spill->out_buffer;
+	spill->out_end = spill->out_buffer + spill->out_part.bytes - (linked ? sizeof(GpusortSpillPart) : 0);
+}
+
+/* Writes the buffer as a part of the open run.  more: another part of this run follows. */
+static pg_noinline void
+write_part(GpusortSpill *spill, bool more)
+{
+	GpusortSpillPart part = spill->out_part;
+	Size		bytes = spill->out_next - spill->out_buffer;
+
+	CHECK_FOR_INTERRUPTS();
+	spill->out_run.bytes += bytes;
+	if (more)
+		take_part(spill);
+	if (more && spill->out_run.linked)
+	{
+		memcpy(spill->out_buffer + bytes, &spill->out_part, sizeof(GpusortSpillPart));
+		bytes += sizeof(GpusortSpillPart);
+	}
+	gpusort_spillfile_write(&spill->files[0], part, spill->out_buffer, bytes);
 }
 
 void
 gpusort_spill_begin_run(GpusortSpill *spill)
 {
-	gpusort_spill_open_output(spill, false);
+	spill->out_run = (GpusortSpillRun) {.linked = spill->nbuffers > 0};
+	spill->out_code = 0;
+	memset(spill->out_header, 0, sizeof(spill->out_header));
+	take_part(spill);
+	spill->out_run.first = spill->out_part;
+}
+
+/* Appends bytes to the open run, over as many parts as they need. */
+static void
+put_bytes(GpusortSpill *spill, const void *data, Size size)
+{
+	while (size > 0)
+	{
+		Size		part = Min(size, spill->out_end - spill->out_next);
+
+		memcpy(spill->out_next, data, part);
+		spill->out_next += part;
+		data = (const char *) data + part;
+		size -= part;
+		if (size > 0)
+			write_part(spill, true);
+	}
 }
 
 static pg_attribute_always_inline void
-put_row(GpusortSpill *spill, uint64 code, const void *row)
+put(GpusortSpill *spill, uint64 code, const void *row)
 {
 	char		head[GPUSORT_SPILL_HEAD_BYTES + MINIMAL_TUPLE_PADDING];
 	const char *body = (const char *) row + spill->unwritten;
-	Size		body_bytes = gpusort_row_bytes(row, spill->key.bare) - spill->unwritten;
+	Size		body_bytes = row != NULL ? gpusort_row_bytes(row, spill->key.bare) - spill->unwritten : 0;
 	bool		fits = sizeof(head) + body_bytes <= spill->out_end - spill->out_next;
 	char	   *begin = likely(fits) ? spill->out_next : head;
-	char	   *out;
+	char	   *out = begin;
 	bool		same = false;
 
-	if (!spill->key.bare)
+	if (row != NULL && !spill->key.bare)
 	{
 		const char *header = (const char *) row + MINIMAL_TUPLE_DATA_OFFSET;
 
@@ -248,44 +274,38 @@ put_row(GpusortSpill *spill, uint64 code, const void *row)
 	}
 	if (likely(same))
 		body_bytes -= GPUSORT_SPILL_HEADER_BYTES;
-	out = gpusort_spill_put_number(begin, body_bytes << 1 | same);
+	if (row != NULL)
+		out = gpusort_spill_put_number(out, body_bytes << 1 | same);
 	out = gpusort_spill_put_number(out, code - spill->out_code);
 	spill->out_code = code;
 	if (likely(same))
 	{
-		if (spill->key.padded)
-		{
-			memcpy(out, body, MINIMAL_TUPLE_PADDING);
-			out += MINIMAL_TUPLE_PADDING;
-			body += MINIMAL_TUPLE_PADDING;
-			body_bytes -= MINIMAL_TUPLE_PADDING;
-		}
-		body += GPUSORT_SPILL_HEADER_BYTES;
+		Size		padding = MINIMAL_TUPLE_DATA_OFFSET - spill->unwritten;
+
+		/* if there is none, the body is written over these bytes */
+		memcpy(out, body, MINIMAL_TUPLE_PADDING);
+		out += padding;
+		body += padding + GPUSORT_SPILL_HEADER_BYTES;
+		body_bytes -= padding;
 	}
 	if (unlikely(!fits))
 	{
-		gpusort_spill_put_bytes(spill, head, out - head);
-		gpusort_spill_put_bytes(spill, body, body_bytes);
+		put_bytes(spill, head, out - head);
+		put_bytes(spill, body, body_bytes);
+		return;
 	}
-	else
-	{
+	if (row != NULL)
 		gpusort_row_copy(out, body, body_bytes);
-		spill->out_next = out + body_bytes;
-	}
+	spill->out_next = out + body_bytes;
 }
 
 void
-gpusort_spill_put_row(GpusortSpill *spill, uint64 code, const void *row)
+gpusort_spill_put(GpusortSpill *spill, uint64 code, const void *row)
 {
-	put_row(spill, code, row);
-}
-
-void
-gpusort_spill_close_output(GpusortSpill *spill)
-{
-	if (!spill->has_rows)
-		gpusort_spill_put_block(spill);
-	gpusort_spill_write_part(spill, false);
+	if (row != NULL)
+		put(spill, code, row);
+	else
+		put(spill, code, NULL);
 }
 
 void
@@ -293,30 +313,27 @@ gpusort_spill_write(GpusortSpill *spill, const uint64 *words, const void *row)
 {
 	Assert((row != NULL) == spill->has_rows);
 	spill->rows++;
-	if (row != NULL)
-		put_row(spill, make_code(spill, words), row);
-	else
-		gpusort_spill_put_word(spill, words[0]);
+	gpusort_spill_put(spill, spill->code.exact ? words[0] : wide_code(&spill->code, words) >> spill->code.shift, row);
 }
 
 void
-gpusort_spill_grow_runs(GpusortSpill *spill, int more)
+gpusort_spill_add_run(GpusortSpill *spill, GpusortSpillRun run)
 {
-	if (spill->nruns + more <= spill->maxruns)
-		return;
-	spill->maxruns = Max(2 * spill->maxruns, spill->nruns + more);
-	spill->runs = repalloc_huge(spill->runs, spill->maxruns * sizeof(GpusortSpillRun));
+	if (spill->nruns == spill->maxruns)
+	{
+		spill->maxruns *= 2;
+		spill->runs = repalloc_huge(spill->runs, spill->maxruns * sizeof(GpusortSpillRun));
+	}
+	spill->runs[spill->nruns++] = run;
+	spill->nwritten += spill->nbuffers == 0;
 }
 
 void
 gpusort_spill_end_run(GpusortSpill *spill)
 {
-	gpusort_spill_close_output(spill);
-	if (spill->out_run.bytes == 0)
-		return;
-	gpusort_spill_grow_runs(spill, 1);
-	spill->runs[spill->nruns++] = spill->out_run;
-	spill->nwritten++;
+	write_part(spill, false);
+	if (spill->out_run.bytes > 0)
+		gpusort_spill_add_run(spill, spill->out_run);
 }
 
 void

@@ -3,7 +3,7 @@
  * spill.h
  *		Spilled runs in temporary files, and their merge.
  *
- * A spill is either of rows (store/row.h), ordered by keys of several words, or of
+ * A spill is either of rows (store/rowstore.h), ordered by keys of several words, or of
  * single words.  The caller writes sorted runs, then starts the merge, then
  * fetches rows one by one.
  *
@@ -19,9 +19,6 @@
 
 #include "storage/fileset.h"
 #include "storage/spin.h"
-
-#include "store/row.h"
-#include "store/spill_file.h"
 
 typedef struct GpusortSpill GpusortSpill;
 
@@ -60,6 +57,13 @@ typedef struct GpusortSpillShared
 	GpusortSpillCode code;
 } GpusortSpillShared;
 
+/* A part of an extent of the files */
+typedef struct GpusortSpillPart
+{
+	uint64		begin:44;		/* its first byte */
+	uint64		bytes:20;
+} GpusortSpillPart;
+
 typedef struct GpusortSpillRun
 {
 	int			file;			/* which of the spill's files it is in: 0 is its own */
@@ -69,10 +73,12 @@ typedef struct GpusortSpillRun
 } GpusortSpillRun;
 
 /* A worker's spill, for the leader, which reads the runs from the worker's file */
+#define GPUSORT_SPILL_MAX_PUBLISHED	128
+
 typedef struct GpusortSpillPublished
 {
 	int			nruns;			/* 0: the worker has not spilled */
-	GpusortSpillRun directory;	/* its bytes describe the runs */
+	GpusortSpillRun runs[GPUSORT_SPILL_MAX_PUBLISHED];
 	bool		lossy;
 	uint64		rows;
 	uint64		repeated;		/* of them, those that merges have left out */

@@ -32,7 +32,6 @@
 /* Batch i, of all that have ever been filled, is number i % GPUSORT_SPILL_BATCHES of the spill's. */
 struct GpusortSpillAhead
 {
-	GpusortSpill *spill;
 	bool		running;		/* there is a thread */
 	pthread_t	thread;
 	pthread_mutex_t lock;
@@ -50,8 +49,8 @@ struct GpusortSpillAhead
 static void *
 merge_ahead(void *arg)
 {
-	GpusortSpillAhead *ahead = arg;
-	GpusortSpill *spill = ahead->spill;
+	GpusortSpill *spill = arg;
+	GpusortSpillAhead *ahead = spill->ahead;
 	GpusortSpillStop stop = GPUSORT_SPILL_FULL;
 
 	pthread_mutex_lock(&ahead->lock);
@@ -101,54 +100,39 @@ gpusort_spill_stop_ahead(GpusortSpill *spill)
 		gpusort_spillfile_close_ahead(&spill->files[i]);
 }
 
-/* Opens the files, and starts the thread, which counts.  Returns false if one of these fails. */
-static bool
-start(GpusortSpillAhead *ahead)
-{
-	GpusortSpill *spill = ahead->spill;
-	pthread_condattr_t monotonic;
-
-	for (int i = 0; i < spill->nfiles; i++)
-	{
-		if (!gpusort_spillfile_open_ahead(&spill->files[i]))
-			return false;
-	}
-	if (!spill->threads->take(spill->rows))
-		return false;
-	pthread_mutex_init(&ahead->lock, NULL);
-	pthread_condattr_init(&monotonic);
-	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-	pthread_cond_init(&ahead->filled, &monotonic);
-	pthread_condattr_destroy(&monotonic);
-	pthread_cond_init(&ahead->freed, NULL);
-	spill->read_bytes = 0;
-	spill->in_thread = true;
-	ahead->running = gpusort_thread_start(&ahead->thread, merge_ahead, ahead) == 0;
-	if (ahead->running)
-		return true;
-	spill->in_thread = false;
-	spill->threads->give();
-	return false;
-}
-
 bool
 gpusort_spill_start_ahead(GpusortSpill *spill)
 {
 	static uint32 event = 0;
+	GpusortSpillAhead *ahead = spill->ahead;
+	pthread_condattr_t monotonic;
+	bool		opened = true;
 
-	if (spill->ahead == NULL)
-		spill->ahead = MemoryContextAlloc(spill->cxt, sizeof(GpusortSpillAhead));
+	if (ahead == NULL)
+		spill->ahead = ahead = MemoryContextAlloc(spill->cxt, sizeof(GpusortSpillAhead));
 	/* the backend has the first batch */
-	*spill->ahead = (GpusortSpillAhead)
+	*ahead = (GpusortSpillAhead) {.event = gpusort_wait_event(event, "GpusortMerge"), .nfilled = 1};
+	for (int i = 0; i < spill->nfiles && opened; i++)
+		opened = gpusort_spillfile_open_ahead(&spill->files[i]);
+	/* a thread counts */
+	if (opened && spill->threads->take(spill->rows))
 	{
-		.spill = spill,
-			.event = gpusort_wait_event(event, "GpusortMerge"),
-			.nfilled = 1,
-	};
-	if (start(spill->ahead))
-		return true;
-	gpusort_spill_stop_ahead(spill);
-	return false;
+		pthread_mutex_init(&ahead->lock, NULL);
+		pthread_condattr_init(&monotonic);
+		pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+		pthread_cond_init(&ahead->filled, &monotonic);
+		pthread_condattr_destroy(&monotonic);
+		pthread_cond_init(&ahead->freed, NULL);
+		spill->read_bytes = 0;
+		spill->in_thread = true;
+		ahead->running = gpusort_thread_start(&ahead->thread, merge_ahead, spill) == 0;
+		spill->in_thread = ahead->running;
+		if (!ahead->running)
+			spill->threads->give();
+	}
+	if (!ahead->running)
+		gpusort_spill_stop_ahead(spill);
+	return ahead->running;
 }
 
 GpusortSpillBatch *

@@ -6,8 +6,7 @@
  * The files are PostgreSQL's own temporary files (fd.c), so temp_file_limit,
  * temp_tablespaces, log_temp_files and the clean-up after errors apply as for tuplesort.
  * BufFile would copy, block by block.  As BufFile does, this file limits each file to
- * 1 GB and counts temporary blocks and their times for EXPLAIN.  A worker's files are those of
- * a set, since the leader reads them.
+ * 1 GB and counts temporary blocks and their times for EXPLAIN.
  *
  *-------------------------------------------------------------------------
  */
@@ -16,6 +15,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "access/parallel.h"
 #include "commands/tablespace.h"
 #include "executor/instrument.h"
 #include "portability/instr_time.h"
@@ -24,9 +24,12 @@
 #include "utils/wait_event.h"
 
 #include "base/fault.h"
-#include "store/spill_file.h"
+#include "store/spill_state.h"
 
 #define FILE_BYTES	((int64) 1024 * 1024 * 1024)
+
+/* A free part of fewer bytes is not worth a system call. */
+#define LEAST_PART	64
 
 /*
  * The most bytes of one write.  Linux has lists of free pages of up to 32 kB for each CPU,
@@ -35,17 +38,13 @@
 #define WRITE_BYTES	((Size) 32 * 1024)
 
 void
-gpusort_spillfile_begin(GpusortSpillFile *file, Size extent_bytes, const FileSet *set, int worker, bool readable)
+gpusort_spillfile_begin(GpusortSpillFile *file, Size extent_bytes, const FileSet *set, int worker)
 {
 	memset(file, 0, sizeof(GpusortSpillFile));
 	file->owner = CurrentResourceOwner;
-	file->worker = -1;
+	file->worker = set != NULL ? worker : -1;
 	if (set != NULL)
-	{
 		file->set = *set;
-		file->worker = worker;
-		file->readable = readable;
-	}
 	file->extent_bytes = extent_bytes;
 	file->maxfree = 64;
 	file->free = palloc(file->maxfree * sizeof(GpusortSpillPart));
@@ -55,27 +54,26 @@ gpusort_spillfile_begin(GpusortSpillFile *file, Size extent_bytes, const FileSet
 }
 
 GpusortSpillPart
-gpusort_spillfile_append(GpusortSpillFile *file)
-{
-	GpusortSpillPart part = {.begin = file->bytes, .bytes = file->extent_bytes - file->bytes % file->extent_bytes};
-
-	if (part.begin != (uint64) file->bytes)
-		ereport(ERROR,
-				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-				 errmsg("temporary files of a sort have more than 16 TB"),
-				 errdetail("They have " INT64_FORMAT " bytes.", file->bytes)));
-	file->bytes += part.bytes;
-	return part;
-}
-
-GpusortSpillPart
-gpusort_spillfile_take(GpusortSpillFile *file)
+gpusort_spillfile_take(GpusortSpillFile *file, bool reuse)
 {
 	GpusortSpillPart part;
 
 	do
-		part = file->nfree > 0 ? file->free[--file->nfree] : gpusort_spillfile_append(file);
-	while (part.bytes < GPUSORT_SPILL_LEAST_PART);
+	{
+		if (reuse && file->nfree > 0)
+			part = file->free[--file->nfree];
+		else
+		{
+			part.begin = file->bytes;
+			part.bytes = file->extent_bytes - file->bytes % file->extent_bytes;
+			if (part.begin != (uint64) file->bytes)
+				ereport(ERROR,
+						(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+						 errmsg("temporary files of a sort have more than 16 TB"),
+						 errdetail("They have " INT64_FORMAT " bytes.", file->bytes)));
+			file->bytes += part.bytes;
+		}
+	} while (reuse && part.bytes < LEAST_PART);
 	return part;
 }
 
@@ -98,20 +96,7 @@ gpusort_spillfile_give(GpusortSpillFile *file, GpusortSpillPart part)
 	file->free[file->nfree++] = part;
 }
 
-void
-gpusort_spillfile_give_rest(GpusortSpillFile *file, GpusortSpillPart part, Size written)
-{
-	if (part.begin + part.bytes == file->bytes)
-	{
-		file->bytes = part.begin + written;
-		return;
-	}
-	part.begin += written;
-	part.bytes -= written;
-	gpusort_spillfile_give(file, part);
-}
-
-/* Opens the next file. */
+/* Opens the next file.  A worker makes those of the set, and the leader reads them. */
 static File
 open_file(GpusortSpillFile *file)
 {
@@ -121,7 +106,7 @@ open_file(GpusortSpillFile *file)
 	if (file->worker < 0)
 		return OpenTemporaryFile(false);
 	snprintf(name, sizeof(name), "gpusort.%d.%d", file->worker, file->nfiles);
-	if (!file->readable)
+	if (IsParallelWorker())
 		return FileSetCreate(&file->set, name);
 	result = FileSetOpen(&file->set, name, O_RDONLY);
 	if (result <= 0)
@@ -208,6 +193,10 @@ gpusort_spillfile_write(GpusortSpillFile *file, GpusortSpillPart part, const voi
 		written += count;
 	}
 	end_io(begun, bytes, &file->written, &pgBufferUsage.temp_blks_written, &pgBufferUsage.temp_blk_write_time);
+	if (part.begin + part.bytes == file->bytes)
+		file->bytes = part.begin + bytes;
+	else if (bytes < part.bytes)
+		gpusort_spillfile_give(file, (GpusortSpillPart) {part.begin + bytes, part.bytes - bytes});
 }
 
 ssize_t

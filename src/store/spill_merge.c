@@ -8,10 +8,7 @@
  * such merge takes only as many runs as it must, so that every later merge uses all buffers
  * (Knuth, The Art of Computer Programming, vol. 3, section 5.4.9).
  *
- * Rows are merged by spill_rows.c, words by spill_words.c.
- *
- * A parallel worker writes its runs to files of a set, and behind them a directory, which is
- * written as a run is.  The leader reads the directory, and merges the runs with its own.
+ * A parallel worker writes its runs to files of a set.  The leader merges them with its own.
  *
  *-------------------------------------------------------------------------
  */
@@ -26,26 +23,10 @@
 /* A merge needs at least two buffers for its inputs and one for its output. */
 #define MIN_BUFFERS			3
 
-/* A batch of rows gets this part of the memory, within these limits.  The first batches are smaller. */
+/* A batch gets this part of the memory, within these limits. */
 #define BATCH_PART			64
 #define MIN_BATCH_BYTES		((Size) 2 * 1024)
 #define MAX_BATCH_BYTES		((Size) 128 * 1024)
-
-/* Prepares to read a run into a buffer of one extent. */
-static void
-open_input(GpusortSpill *spill, GpusortSpillInput *input, const GpusortSpillRun *run)
-{
-	input->file = &spill->files[run->file];
-	input->next = input->end = input->buffer;
-	input->unread = run->bytes;
-	input->part = run->first;
-	input->linked = run->linked;
-	input->code = 0;
-	input->ended = input->encoded = false;
-	input->gathered = NULL;
-	memset(input->header, 0, sizeof(input->header));
-	input->nwords = 0;
-}
 
 /* Begins a merge of count neighbouring runs, at most one for each buffer. */
 static void
@@ -54,15 +35,24 @@ open_runs(GpusortSpill *spill, const GpusortSpillRun *runs, int count)
 	Assert(count <= spill->nbuffers);
 	spill->ninputs = count;
 	for (int i = 0; i < count; i++)
-		open_input(spill, &spill->inputs[i], &runs[i]);
-	spill->batch_next = spill->batch_words = 0;
-	if (!spill->has_rows)
-		return;
+	{
+		GpusortSpillInput *input = &spill->inputs[i];
+
+		input->file = &spill->files[runs[i].file];
+		input->next = input->end = input->buffer;
+		input->unread = runs[i].bytes;
+		input->part = runs[i].first;
+		input->linked = runs[i].linked;
+		input->code = 0;
+		input->ended = input->encoded = false;
+		input->words = input->entry;
+		input->nwords = 0;
+		memset(input->header, 0, sizeof(input->header));
+	}
 	gpusort_spill_open_rows(spill);
 	spill->batch = &spill->batches[0];
 	spill->next_item = spill->batch->end = NULL;
 	spill->batch->stop = GPUSORT_SPILL_FULL;
-	spill->batch_bytes = Min(MIN_BATCH_BYTES, spill->batch_bytes_max);
 }
 
 /* Has the next rows in spill->batch.  Returns false if there are none. */
@@ -75,8 +65,8 @@ next_batch(GpusortSpill *spill)
 		gpusort_spill_raise(spill);
 	if (batch->stop == GPUSORT_SPILL_ENDED)
 		return false;
-	if (spill->threads != NULL && !spill->in_thread && batch->end != NULL && spill->batch_bytes == spill->batch_bytes_max &&
-		!gpusort_spill_start_ahead(spill))
+	/* a query that wants the first rows only needs no thread */
+	if (spill->threads != NULL && !spill->in_thread && batch->end != NULL && !gpusort_spill_start_ahead(spill))
 		spill->threads = NULL;
 	if (spill->in_thread)
 	{
@@ -85,10 +75,7 @@ next_batch(GpusortSpill *spill)
 			gpusort_spill_stop_ahead(spill);
 	}
 	else
-	{
 		gpusort_spill_fill(spill, batch);
-		spill->batch_bytes = Min(2 * spill->batch_bytes, spill->batch_bytes_max);
-	}
 	spill->next_item = spill->batch->data;
 	return spill->batch->end > spill->batch->data || next_batch(spill);
 }
@@ -96,23 +83,30 @@ next_batch(GpusortSpill *spill)
 bool
 gpusort_spill_next(GpusortSpill *spill, uint64 *word, void **row)
 {
-	GpusortSpillItem *item;
-
-	*row = NULL;
-	if (!spill->has_rows)
-	{
-		if (spill->batch_next == spill->batch_words && !gpusort_spill_next_batch(spill))
-			return false;
-		*word = spill->next_words[spill->batch_next++];
-		return true;
-	}
 	if (unlikely(spill->next_item == spill->batch->end) && !next_batch(spill))
 		return false;
-	item = (GpusortSpillItem *) spill->next_item;
-	spill->next_item += item->bytes;
-	*word = item->code;
-	*row = item + 1;
+	*word = *(uint64 *) spill->next_item;
+	spill->next_item += sizeof(uint64);
+	*row = NULL;
+	if (!spill->has_rows)
+		return true;
+	*row = spill->next_item;
+	spill->next_item += MAXALIGN(gpusort_row_bytes(*row, spill->key.bare));
 	return true;
+}
+
+const uint64 *
+gpusort_spill_next_words(GpusortSpill *spill, uint64 *n)
+{
+	const uint64 *words;
+
+	Assert(!spill->has_rows);
+	if (spill->next_item == spill->batch->end && !next_batch(spill))
+		return NULL;
+	words = (uint64 *) spill->next_item;
+	*n = (spill->batch->end - spill->next_item) / sizeof(uint64);
+	spill->next_item = spill->batch->end;
+	return words;
 }
 
 /* What it costs to merge a run on disk: its bytes, and more than all bytes if they cannot be reused, since a worker wrote them. */
@@ -122,10 +116,7 @@ merge_cost(const GpusortSpillRun *run)
 	return run->bytes + (run->file != 0 ? UINT64CONST(1) << 48 : 0);
 }
 
-/*
- * Returns the first of the count neighbouring runs that together cost the
- * least.
- */
+/* Returns the first of the count neighbouring runs that together cost the least. */
 static int
 find_smallest(const GpusortSpill *spill, int count)
 {
@@ -151,29 +142,21 @@ find_smallest(const GpusortSpill *spill, int count)
 static void
 merge_to_run(GpusortSpill *spill, int first, int count)
 {
-	GpusortSpillRun   *runs = spill->runs + first;
 	uint64		word;
 	void	   *row;
 
 	spill->reclaim = true;
-	open_runs(spill, runs, count);
 	/* the parts that have been read are free for the output's first ones */
-	if (!spill->has_rows)
-		(void) gpusort_spill_next_batch(spill);
-	gpusort_spill_open_output(spill, true);
+	open_runs(spill, spill->runs + first, count);
+	gpusort_spill_begin_run(spill);
 	while (gpusort_spill_next(spill, &word, &row))
-	{
-		if (spill->has_rows)
-			gpusort_spill_put_row(spill, word, row);
-		else
-			gpusort_spill_put_word(spill, word);
-	}
-	gpusort_spill_close_output(spill);
+		gpusort_spill_put(spill, word, row);
+	gpusort_spill_end_run(spill);
 	spill->reclaim = false;
 
-	runs[0] = spill->out_run;
-	memmove(runs + 1, runs + count, (spill->nruns - first - count) * sizeof(GpusortSpillRun));
+	spill->runs[first] = spill->runs[--spill->nruns];
 	spill->nruns -= count - 1;
+	memmove(spill->runs + first + 1, spill->runs + first + count, (spill->nruns - first - 1) * sizeof(GpusortSpillRun));
 }
 
 /* Merges runs on disk until no more than most are left. */
@@ -208,27 +191,26 @@ end_merge(void *arg)
 static void
 begin_merge(GpusortSpill *spill, bool may_thread)
 {
+	Size		buffer = spill->files[0].extent_bytes + GPUSORT_SPILL_FRONT_BYTES;
+	Size		words = spill->key.words + spill->key.more_words + spill->key.value_bytes / sizeof(uint64);
 	uint64		bytes = 0;
-	Size		row;
-	Size		buffer;
 	Size		each;
-	Size		most;
 	Size		batches;
-	Size		words = spill->has_rows ? spill->key.words + spill->key.more_words + spill->key.value_bytes / sizeof(uint64) :
-		spill->block_words;
+	char	   *buffers;
 	uint64	   *entries;
 	MemoryContextCallback *callback;
 
 	for (int i = 0; i < spill->nruns; i++)
 		bytes += spill->runs[i].bytes;
-	/* a row longer than an extent needs memory beside its buffer; count the mean row */
-	row = bytes / Max(spill->rows, 1);
-	buffer = spill->files[0].extent_bytes + GPUSORT_SPILL_FRONT_BYTES;
-	each = buffer + (row > spill->files[0].extent_bytes ? row : 0) +
-		sizeof(GpusortSpillInput) + 2 * (sizeof(GpusortLoser) + words * sizeof(uint64));
-	spill->batch_bytes_max = Max(MIN_BATCH_BYTES, Min(spill->memory / BATCH_PART, MAX_BATCH_BYTES));
-	batches = spill->has_rows ? spill->batch_bytes_max * (may_thread ? GPUSORT_SPILL_BATCHES : 1) : 0;
-	most = Max(MIN_BUFFERS, Min(GPUSORT_SPILL_MAX_INPUTS, (spill->memory - batches) / each));
+	/* an input may need memory for a row, too */
+	each = buffer + bytes / Max(spill->rows, 1) + sizeof(GpusortSpillInput) + 2 * (sizeof(GpusortLoser) + words * sizeof(uint64));
+	spill->batch_bytes = Max(MIN_BATCH_BYTES, Min(spill->memory / BATCH_PART, MAX_BATCH_BYTES));
+	/* words are read ahead for one batch */
+	batches = spill->batch_bytes * ((may_thread ? GPUSORT_SPILL_BATCHES : 1) + !spill->has_rows);
+	spill->nbuffers = Max(MIN_BUFFERS, Min(GPUSORT_SPILL_MAX_INPUTS, (spill->memory - batches) / each));
+	spill->nbuffers = Max(1, Min(spill->nruns, spill->nbuffers));
+	if (!spill->has_rows)
+		words = spill->batch_bytes / sizeof(uint64) / spill->nbuffers;
 
 	callback = MemoryContextAlloc(spill->cxt, sizeof(MemoryContextCallback));
 	callback->func = end_merge;
@@ -236,18 +218,15 @@ begin_merge(GpusortSpill *spill, bool may_thread)
 	MemoryContextRegisterResetCallback(spill->cxt, callback);
 
 	pfree(spill->out_buffer);
-	spill->out_buffer = NULL;
-	spill->nbuffers = Max(1, Min(spill->nruns, (int) most));
 	spill->inputs = MemoryContextAllocZero(spill->cxt, spill->nbuffers * sizeof(GpusortSpillInput));
 	spill->nodes = MemoryContextAlloc(spill->cxt, gpusort_losertree_nodes(spill->nbuffers) * sizeof(GpusortLoser));
-	spill->buffers = gpusort_memory_alloc(spill->cxt, spill->nbuffers * buffer);
-	entries = MemoryContextAlloc(spill->cxt, Max(1, 2 * spill->nbuffers * words) * sizeof(uint64));
-	spill->next_words = entries + spill->nbuffers * words;
+	buffers = gpusort_memory_alloc(spill->cxt, spill->nbuffers * buffer + GPUSORT_SPILL_FRONT_BYTES);
+	entries = MemoryContextAlloc(spill->cxt, 2 * spill->nbuffers * words * sizeof(uint64));
 	for (int i = 0; i < spill->nbuffers; i++)
 	{
-		spill->inputs[i].buffer = spill->buffers + i * buffer + GPUSORT_SPILL_FRONT_BYTES;
-		spill->inputs[i].entry = entries + i * words;
-		spill->inputs[i].before = spill->next_words + i * words;
+		spill->inputs[i].buffer = buffers + i * buffer + GPUSORT_SPILL_FRONT_BYTES;
+		spill->inputs[i].entry = entries + 2 * i * words;
+		spill->inputs[i].before = spill->inputs[i].entry + words;
 	}
 }
 
@@ -255,12 +234,12 @@ void
 gpusort_spill_merge(GpusortSpill *spill, const GpusortSpillThreads *threads)
 {
 	/* a row's words may need PostgreSQL's functions */
-	if (!spill->has_rows || gpusort_spill_parts(spill) > 1)
+	if (gpusort_spill_parts(spill) > 1)
 		threads = NULL;
 	gpusort_spill_stop_ahead(spill);
 	spill->in_thread = false;
 	spill->threads = NULL;
-	if (spill->buffers == NULL)
+	if (spill->nbuffers == 0)
 	{
 		begin_merge(spill, threads != NULL);
 		merge_to(spill, spill->nbuffers);
@@ -309,54 +288,37 @@ gpusort_spill_publish(GpusortSpill *spill, GpusortSpillPublished *published)
 	/* the file that the rows were in keeps its pages until the leader takes it back */
 	spill->memory /= 2;
 	begin_merge(spill, true);
-	merge_to(spill, Max(MIN_BUFFERS, Min(spill->nbuffers, GPUSORT_SPILL_MAX_INPUTS / spill->shared->processes)));
-	gpusort_spill_open_output(spill, true);
-	gpusort_spill_put_bytes(spill, spill->runs, spill->nruns * sizeof(GpusortSpillRun));
-	gpusort_spill_close_output(spill);
+	merge_to(spill, Max(MIN_BUFFERS, Min(spill->nbuffers, GPUSORT_SPILL_MAX_INPUTS / Max(spill->shared->processes, 2))));
 	*published = (GpusortSpillPublished)
 	{
 		.nruns = spill->nruns,
-			.directory = spill->out_run,
 			.lossy = spill->lossy,
 			.rows = spill->rows,
 			.repeated = spill->repeated,
 			.bytes = spill->files[0].bytes,
 			.memory = memory,
 	};
+	memcpy(published->runs, spill->runs, spill->nruns * sizeof(GpusortSpillRun));
 }
 
 void
 gpusort_spill_adopt(GpusortSpill *spill, const GpusortSpillPublished *published, int worker)
 {
-	GpusortSpillRun directory = published->directory;
 	int			number = spill->nfiles++;
-	GpusortSpillInput input = {.buffer = spill->out_buffer};
-	GpusortSpillFile *file;
 	MemoryContext old = MemoryContextSwitchTo(spill->cxt);
 
 	spill->files = repalloc(spill->files, spill->nfiles * sizeof(GpusortSpillFile));
-	file = &spill->files[number];
-	gpusort_spillfile_begin(file, spill->shared->extent_bytes, &spill->shared->files, worker, true);
-	file->bytes = published->bytes;
+	gpusort_spillfile_begin(&spill->files[number], spill->shared->extent_bytes, &spill->shared->files, worker);
+	spill->files[number].bytes = published->bytes;
 	MemoryContextSwitchTo(old);
 
-	gpusort_spill_grow_runs(spill, published->nruns);
-	directory.file = number;
-	open_input(spill, &input, &directory);
-	gpusort_spill_get_or_raise(spill, &input, spill->runs + spill->nruns, published->nruns * sizeof(GpusortSpillRun));
 	for (int i = 0; i < published->nruns; i++)
 	{
-		GpusortSpillRun *run = &spill->runs[spill->nruns + i];
+		GpusortSpillRun run = published->runs[i];
 
-		run->file = number;
-		if (!gpusort_spill_is_part(file, run->first, run->linked) || run->bytes > (uint64) file->bytes)
-		{
-			(void) gpusort_spill_fail(spill, &input, "A run in it lies beyond the end of the file.");
-			gpusort_spill_raise(spill);
-		}
+		run.file = number;
+		gpusort_spill_add_run(spill, run);
 	}
-	spill->nruns += published->nruns;
-	spill->nwritten += published->nruns;
 	spill->lossy |= published->lossy;
 	spill->rows += published->rows;
 	spill->repeated += published->repeated;

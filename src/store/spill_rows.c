@@ -7,8 +7,10 @@
  * aligned: a buffer is then free for the next part as soon as its last row has been copied, and a row
  * that continues in the next part needs no memory of its own.
  *
- * If codes do not decide, the words of a row's key are made from the row.  It must be aligned for that,
- * before it is copied: it moves down in its buffer, by up to seven bytes, over what has been read.
+ * If codes do not decide, the words of a row's key are made from the row.  It must be aligned for that, so it is first copied
+ * to memory of its input.
+ *
+ * Single words need no tree: some of each run are read ahead, and a vector sort puts them in order, which is faster.
  *
  *-------------------------------------------------------------------------
  */
@@ -16,61 +18,40 @@
 
 #include "utils/memutils.h"
 
+#include "cpu/cpu.h"
 #include "store/spill_state.h"
 
-/* Reads a number that may continue in the next part.  Returns false if the run cannot be read. */
-static bool
-gather_number(GpusortSpill *spill, GpusortSpillInput *input, uint64 *number)
+/*
+ * Reads the numbers of the input's next row, which is its current one then, or finds the end of the run.  words: it is a run of
+ * single words.
+ */
+static pg_attribute_always_inline bool
+read_head(GpusortSpill *spill, GpusortSpillInput *input, bool words)
 {
-	char		bytes[GPUSORT_SPILL_NUMBER_BYTES] = {0};
-	char	   *from = bytes;
-
-	if (!gpusort_spill_get_bytes(spill, input, bytes, 1) ||
-		!gpusort_spill_get_bytes(spill, input, bytes + 1, gpusort_spill_number_bytes(bytes[0]) - 1))
-		return false;
-	*number = gpusort_spill_get_number(&from);
-	return true;
-}
-
-/* Sets how the body of the input's next row comes, by its number in the run. */
-static pg_attribute_always_inline void
-set_body(const GpusortSpill *spill, GpusortSpillInput *input, uint64 number)
-{
-	input->body_bytes = number >> 1;
-	input->above = spill->unwritten + (!spill->key.bare && (number & 1) ? GPUSORT_SPILL_HEADER_BYTES : 0);
-}
-
-/* Reads the next row's numbers, which may continue in the next part, or finds the end of the run. */
-static pg_noinline bool
-gather_head(GpusortSpill *spill, GpusortSpillInput *input)
-{
-	uint64		number;
+	bool		few = unlikely(input->end - input->next < GPUSORT_SPILL_HEAD_BYTES);
+	uint64		body = 0;
 	uint64		difference;
 
-	input->ended = input->next == input->end && input->unread == 0;
-	if (input->ended)
-		return true;
-	if (!gather_number(spill, input, &number) || !gather_number(spill, input, &difference))
+	if (few && !gpusort_spill_fill_buffer(spill, input, GPUSORT_SPILL_HEAD_BYTES))
 		return false;
-	set_body(spill, input, number);
-	input->code += difference;
-	return true;
-}
-
-/* Reads the numbers of the input's next row, which is its current one then, or finds the end of the run. */
-static pg_attribute_always_inline bool
-read_head(GpusortSpill *spill, GpusortSpillInput *input)
-{
-	if (likely(input->end - input->next >= GPUSORT_SPILL_HEAD_BYTES))
+	if (few && input->next == input->end)
 	{
-		set_body(spill, input, gpusort_spill_get_number(&input->next));
-		input->code += gpusort_spill_get_number(&input->next);
+		input->ended = true;
+		return true;
 	}
-	else if (!gather_head(spill, input))
-		return false;
+	if (!words)
+		body = gpusort_spill_get_number(&input->next);
+	difference = gpusort_spill_get_number(&input->next);
+	input->code += difference;
+	if (unlikely(input->code < difference) || (few && input->next > input->end))
+		return gpusort_spill_fail(spill, input, "A row in it is out of order or cut off.");
+	if (words)
+		return true;
+	input->body_bytes = body >> 1;
+	input->above = spill->unwritten + (!spill->key.bare && (body & 1) ? GPUSORT_SPILL_HEADER_BYTES : 0);
 	/* its turn comes after rows of many other runs */
 	__builtin_prefetch(input->next + input->body_bytes);
-	if (likely(input->body_bytes <= input->end - input->next) || input->ended)
+	if (likely(input->body_bytes <= input->end - input->next))
 		return true;
 	return (input->body_bytes <= input->unread + (input->end - input->next) &&
 			input->body_bytes <= MaxAllocSize - input->above) ||
@@ -106,24 +87,18 @@ complete_row(GpusortSpill *spill, GpusortSpillInput *input, char *row)
 	return true;
 }
 
-/* Aligns the input's current row, in the buffer or, if it continues in the next part, in memory of its own. */
-static pg_noinline void
-align_row(GpusortSpill *spill, GpusortSpillInput *input)
+/* Copies the input's current row, which is not encoded. */
+static pg_attribute_always_inline bool
+copy_row(GpusortSpill *spill, GpusortSpillInput *input, char *row)
 {
-	if (input->body_bytes <= input->end - input->next)
+	if (likely(input->body_bytes <= input->end - input->next))
 	{
-		/* there is room in front of the buffer */
-		input->row = (char *) TYPEALIGN_DOWN(MAXIMUM_ALIGNOF, input->next - input->above);
-		gpusort_row_copy(input->row + input->above, input->next, input->body_bytes);
+		gpusort_row_copy(row + input->above, input->next, input->body_bytes);
 		input->next += input->body_bytes;
 	}
-	else
-	{
-		input->row = input->gathered = MemoryContextAlloc(spill->cxt, Max(input->above + input->body_bytes, sizeof(uint32)));
-		gpusort_spill_get_or_raise(spill, input, input->row + input->above, input->body_bytes);
-	}
-	if (!complete_row(spill, input, input->row))
-		gpusort_spill_raise(spill);
+	else if (!gpusort_spill_get_bytes(spill, input, row + input->above, input->body_bytes))
+		return false;
+	return complete_row(spill, input, row);
 }
 
 /* Makes the entry of the input's current row, if it is not made, and returns it. */
@@ -132,7 +107,18 @@ row_entry(GpusortSpill *spill, GpusortSpillInput *input)
 {
 	if (!input->encoded)
 	{
-		align_row(spill, input);
+		Size		bytes = Max(input->above + input->body_bytes, sizeof(uint32));
+
+		if (input->row_room < bytes)
+		{
+			if (input->row != NULL)
+				pfree(input->row);
+			input->row = NULL;
+			input->row = MemoryContextAlloc(spill->cxt, bytes);
+			input->row_room = bytes;
+		}
+		if (!copy_row(spill, input, input->row))
+			gpusort_spill_raise(spill);
 		spill->key.encode(spill->key.arg, input->row, input->entry);
 		input->encoded = true;
 	}
@@ -190,19 +176,6 @@ row_before(void *arg, GpusortLoser *a, GpusortLoser *b)
 	return before;
 }
 
-/* Copies the bytes of the input's current row that come next to their place in row. */
-static pg_attribute_always_inline bool
-copy_body(GpusortSpill *spill, GpusortSpillInput *input, char *row)
-{
-	if (likely(input->body_bytes <= input->end - input->next))
-	{
-		gpusort_row_copy(row + input->above, input->next, input->body_bytes);
-		input->next += input->body_bytes;
-		return true;
-	}
-	return gpusort_spill_get_bytes(spill, input, row + input->above, input->body_bytes);
-}
-
 /*
  * Copies the input's current row, and makes the next one of its run the current one: *entry is that one's for the loser
  * tree.  by_entries: the code is not the only part of a key.
@@ -213,15 +186,10 @@ take_row(GpusortSpill *spill, GpusortSpillInput *input, char *row, bool by_entri
 	uint64		code = input->code;
 
 	if (by_entries && input->encoded)
-	{
 		memcpy(row, input->row, input->above + input->body_bytes);
-		if (unlikely(input->gathered != NULL))
-			pfree(input->gathered);
-		input->gathered = NULL;
-	}
-	else if (unlikely(!copy_body(spill, input, row)) || unlikely(!complete_row(spill, input, row)))
+	else if (unlikely(!copy_row(spill, input, row)))
 		return false;
-	if (unlikely(!read_head(spill, input)))
+	if (unlikely(!read_head(spill, input, false)))
 		return false;
 	if (unlikely(input->ended))
 		*entry = gpusort_losertree_ended();
@@ -245,11 +213,11 @@ take_row(GpusortSpill *spill, GpusortSpillInput *input, char *row, bool by_entri
 	return true;
 }
 
-/* Is the tree's winner equal to the winner before it, as far as entries say that? */
+/* Is the tree's winner equal to the winner before it, as far as entries say that?  The first one shares nothing. */
 static inline bool
 repeats(const GpusortSpill *spill)
 {
-	return spill->merged && spill->key.distinct && !spill->lossy &&
+	return spill->key.distinct && !spill->lossy &&
 		gpusort_losertree_shared(spill->tree.winner) == gpusort_spill_parts(spill);
 }
 
@@ -264,22 +232,18 @@ size_batch(GpusortSpill *spill, GpusortSpillBatch *batch, Size bytes)
 	return batch->data != NULL || gpusort_spill_fail(spill, NULL, "A batch of rows needs %zu bytes.", bytes);
 }
 
+/* Fills a batch with rows. */
 static pg_attribute_always_inline GpusortSpillStop
 fill(GpusortSpill *spill, GpusortSpillBatch *batch, bool by_entries)
 {
 	GpusortSpillStop stop = GPUSORT_SPILL_ENDED;
-	char	   *to;
+	char	   *to = batch->data;
 
-	batch->end = NULL;
-	if (batch->bytes != spill->batch_bytes && !size_batch(spill, batch, spill->batch_bytes))
-		return GPUSORT_SPILL_FAILED;
-	to = batch->data;
 	while (spill->tree.winner != gpusort_losertree_ended())
 	{
 		GpusortSpillInput *input = &spill->inputs[gpusort_losertree_input(spill->tree.winner)];
-		Size		bytes = sizeof(GpusortSpillItem) + MAXALIGN(input->above + input->body_bytes);
+		Size		bytes = sizeof(uint64) + MAXALIGN(input->above + input->body_bytes);
 		bool		wanted = !by_entries || !repeats(spill);
-		GpusortSpillItem *item;
 		GpusortLoser next;
 
 		if (unlikely(bytes > batch->bytes - (to - batch->data)))
@@ -294,17 +258,13 @@ fill(GpusortSpill *spill, GpusortSpillBatch *batch, bool by_entries)
 				return GPUSORT_SPILL_FAILED;
 			to = batch->data;
 		}
-		item = (GpusortSpillItem *) to;
-		item->code = input->code;
-		item->bytes = bytes;
-		if (unlikely(!take_row(spill, input, (char *) (item + 1), by_entries, &next)))
+		*(uint64 *) to = input->code;
+		if (unlikely(!take_row(spill, input, to + sizeof(uint64), by_entries, &next)))
 		{
 			stop = GPUSORT_SPILL_FAILED;
 			break;
 		}
 		gpusort_losertree_replace(&spill->tree, next, by_entries ? row_before : NULL, spill);
-		if (by_entries)
-			spill->merged = true;
 		if (wanted)
 			to += bytes;
 		else
@@ -314,10 +274,92 @@ fill(GpusortSpill *spill, GpusortSpillBatch *batch, bool by_entries)
 	return stop;
 }
 
+/* Returns how many words, of n in order, are not greater than last. */
+static inline int
+count_words(const uint64 *words, int n, uint64 last)
+{
+	int			begin = 0;
+
+	if (n > 0 && words[n - 1] <= last)
+		return n;
+	while (begin < n)
+	{
+		int			middle = (begin + n) / 2;
+
+		if (words[middle] <= last)
+			begin = middle + 1;
+		else
+			n = middle;
+	}
+	return begin;
+}
+
+/* Reads the input's next words, if it has few.  Returns false if they cannot be read. */
+static bool
+read_words(GpusortSpill *spill, GpusortSpillInput *input)
+{
+	int			most = spill->batch_bytes / sizeof(uint64) / spill->nbuffers;
+
+	if (input->ended || input->nwords > most / 2)
+		return true;
+	memmove(input->entry, input->words, input->nwords * sizeof(uint64));
+	input->words = input->entry;
+	while (input->nwords < most)
+	{
+		if (!read_head(spill, input, true))
+			return false;
+		if (input->ended)
+			break;
+		input->entry[input->nwords++] = input->code;
+	}
+	return true;
+}
+
+/* Fills a batch with single words: those that have been read and that no other one can precede. */
+static GpusortSpillStop
+fill_words(GpusortSpill *spill, GpusortSpillBatch *batch)
+{
+	uint64	   *words = (uint64 *) batch->data;
+	uint64		last = PG_UINT64_MAX;	/* an unread word may be less than the words behind this one */
+	int			n = 0;
+	int			sources = 0;	/* runs that give words */
+
+	for (int i = 0; i < spill->ninputs; i++)
+	{
+		GpusortSpillInput *input = &spill->inputs[i];
+
+		if (!read_words(spill, input))
+			return GPUSORT_SPILL_FAILED;
+		if (!input->ended)
+			last = Min(last, input->words[input->nwords - 1]);
+	}
+	for (int i = 0; i < spill->ninputs; i++)
+	{
+		GpusortSpillInput *input = &spill->inputs[i];
+		int			count = count_words(input->words, input->nwords, last);
+
+		memcpy(words + n, input->words, count * sizeof(uint64));
+		n += count;
+		input->words += count;
+		input->nwords -= count;
+		sources += count > 0;
+	}
+	if (sources > 1)
+		gpusort_cpu_sort_few(words, n, sizeof(uint64));
+	batch->end = (char *) (words + n);
+	return n > 0 ? GPUSORT_SPILL_FULL : GPUSORT_SPILL_ENDED;
+}
+
 void
 gpusort_spill_fill(GpusortSpill *spill, GpusortSpillBatch *batch)
 {
-	batch->stop = gpusort_spill_parts(spill) == 1 ? fill(spill, batch, false) : fill(spill, batch, true);
+	batch->end = NULL;
+	if (batch->bytes != spill->batch_bytes && !size_batch(spill, batch, spill->batch_bytes))
+		batch->stop = GPUSORT_SPILL_FAILED;
+	else if (!spill->has_rows)
+		batch->stop = fill_words(spill, batch);
+	else
+		batch->stop = gpusort_spill_parts(spill) == 1 ? fill(spill, batch, false) : fill(spill, batch, true);
 }
 
 void
@@ -328,11 +370,11 @@ gpusort_spill_open_rows(GpusortSpill *spill)
 	gpusort_losertree_init(&spill->tree, spill->ninputs, spill->nodes);
 	for (int i = 0; i < spill->ninputs; i++)
 	{
-		if (!read_head(spill, &spill->inputs[i]))
+		GpusortSpillInput *input = &spill->inputs[i];
+
+		if (spill->has_rows ? !read_head(spill, input, false) : !read_words(spill, input))
 			gpusort_spill_raise(spill);
-		gpusort_losertree_set(&spill->tree, i, spill->inputs[i].ended ? gpusort_losertree_ended() :
-							  gpusort_losertree_entry(0, spill->inputs[i].code, i));
+		gpusort_losertree_set(&spill->tree, i, input->ended ? gpusort_losertree_ended() : gpusort_losertree_entry(0, input->code, i));
 	}
 	gpusort_losertree_build(&spill->tree, exact ? NULL : row_before, spill);
-	spill->merged = false;
 }

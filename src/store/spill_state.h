@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * spill_state.h
- *		The state of a spill, and the format of its temporary file.
+ *		The state of a spill, and the format of its temporary files.
  *
- * store/spill.c writes spilled runs, store/spill_merge.c merges them, those of parallel workers included:
- * rows by spill_rows.c, perhaps in a thread of spill_ahead.c, and words by spill_words.c, which also makes their blocks.
- * store/spill_stream.c writes and reads the bytes of all.
+ * store/spill.c writes spilled runs; store/spill_merge.c merges them, those of parallel workers included, row by row in
+ * spill_rows.c, perhaps in a thread of spill_ahead.c.  store/spill_stream.c reads the bytes of a run, and spill_file.c has
+ * the files.
  *
  * The runs of the caller lie one behind the other, and nothing is between them.  The file is read and written by extents: of
  * the first and the last extent of a run, only its part.  Parts whose rows were merged into a longer run are reused, but not
@@ -21,6 +21,8 @@
  *			the row before
  *		body					bytes		a tuple from t_infomask2 on, or from its
  *			padding on if that is kept, or a bare row
+ *
+ * A single word is its own code, and has nothing else.
  *
  * The header of a tuple are the 6 bytes from t_infomask2 on, mostly those of all rows.  If it is that of the run's row before,
  * or all zeros in its first row, the body lacks it.  Bare rows have none.
@@ -40,66 +42,75 @@
 
 #include "port/pg_bitutils.h"
 #include "port/pg_bswap.h"
+#include "storage/fd.h"
+#include "utils/resowner.h"
 
 #include "base/losertree.h"
 #include "compat.h"
+#include "store/rowstore.h"
 #include "store/spill.h"
 
-/* The most runs that one merge reads. */
+/* The most runs that one merge reads */
 #define GPUSORT_SPILL_MAX_INPUTS	256
-
-/* The most words of a block, in a spill of words */
-#define GPUSORT_SPILL_BLOCK_WORDS	256
 
 /* Bytes of a tuple's header: those from t_infomask2 to where the data begin, if it has no NULLs */
 #define GPUSORT_SPILL_HEADER_BYTES	6
 
-/*
- * Room in front of an input's buffer: a row without its header begins there, if its body is the buffer's first.  It is a cache
- * line, since the kernel is slower to copy to other addresses.
- */
+/* The most bytes of a row's two numbers */
+#define GPUSORT_SPILL_HEAD_BYTES	18
+
+/* Room in front of an input's buffer, for bytes of the extent before.  The kernel is faster to copy to a cache line's begin. */
 #define GPUSORT_SPILL_FRONT_BYTES	64
 
-StaticAssertDecl(GPUSORT_SPILL_FRONT_BYTES >= MAXALIGN(MINIMAL_TUPLE_DATA_OFFSET + GPUSORT_SPILL_HEADER_BYTES),
-				 "a row without its header must find room for it");
+/*
+ * Temporary files as one array of bytes.  A read or write is of a part of an extent.  All extents have the same size, and begin
+ * at multiples of it.
+ */
+typedef struct GpusortSpillFile
+{
+	ResourceOwner owner;		/* closes the files, and removes them unless they are those of a set */
+	int			worker;			/* the number of the one that writes them to a set; -1: there is no set */
+	FileSet		set;
+	Size		extent_bytes;	/* a power of two, up to 256 kB */
+	int64		bytes;			/* bytes ever taken, free ones included */
+	GpusortSpillPart *free;		/* the free parts */
+	int			nfree;			/* entries in use */
+	int			maxfree;		/* entries allocated */
+	File	   *files;			/* each has 1 GB; the last may have less */
+	int			nfiles;
+	int		   *fds;			/* their descriptors for a thread, as many as nfds */
+	int			nfds;
+	Size		written;		/* bytes written and read that are not counted as blocks yet */
+	Size		read;
+} GpusortSpillFile;
 
-/* The most bytes of a number, and of a row's two numbers */
-#define GPUSORT_SPILL_NUMBER_BYTES	9
-#define GPUSORT_SPILL_HEAD_BYTES	(2 * GPUSORT_SPILL_NUMBER_BYTES)
-
-/* A run being merged. */
+/* A run being merged */
 typedef struct GpusortSpillInput
 {
-	/* of rows: the current row, whose body comes next, unless it is encoded */
+	/* the current row */
 	bool		ended;			/* there is none */
-	uint64		code;			/* its code */
-	uint64		body_bytes;		/* bytes of its body that come next */
+	bool		encoded;		/* row and entry are set; if not, the body comes next */
+	uint64		code;
+	Size		body_bytes;		/* bytes of its body that come in the run */
 	Size		above;			/* bytes of the row above these */
-	char		header[GPUSORT_SPILL_HEADER_BYTES]; /* of the last row that has one */
-	bool		encoded;		/* entry is the row's (see GpusortSpillKey), and these are set: */
-	char	   *row;			/* the aligned row */
-	char	   *gathered;		/* the same if it is not in the buffer, to be pfree'd; else NULL */
+	char	   *row;			/* memory for a row */
+	Size		row_room;		/* its bytes */
+	uint64	   *entry;			/* as in GpusortSpillKey */
 	uint64	   *before;			/* room for the entry of the row before */
+	char		header[GPUSORT_SPILL_HEADER_BYTES]; /* of the last row that has one */
 
-	uint64	   *entry;			/* of words: the words of a block */
-	const uint64 *words;		/* of them, the unread ones */
-	int			nwords;			/* their number */
+	/* of single words, those that are read ahead to entry and not in a batch yet */
+	const uint64 *words;
+	int			nwords;
 
 	GpusortSpillFile *file;		/* that the run is in */
-	char	   *buffer;			/* one extent, with room in front of it */
+	char	   *buffer;			/* one extent; there is room in front of it and behind it */
 	char	   *next;			/* the buffer's unread bytes: from here */
 	char	   *end;			/* to here */
 	uint64		unread;			/* bytes of the run that are not in the buffer yet */
 	GpusortSpillPart part;		/* where they begin */
 	bool		linked;			/* as in GpusortSpillRun */
 } GpusortSpillInput;
-
-/* A row of a batch, which follows, aligned. */
-typedef struct GpusortSpillItem
-{
-	uint64		code;
-	Size		bytes;			/* of this and the row, a multiple of MAXIMUM_ALIGNOF */
-} GpusortSpillItem;
 
 /* Why a batch has no more rows */
 typedef enum GpusortSpillStop
@@ -112,9 +123,9 @@ typedef enum GpusortSpillStop
 /* Rows in order */
 typedef struct GpusortSpillBatch
 {
-	char	   *data;			/* items, one behind the other; from malloc() */
+	char	   *data;			/* codes, each with its row behind it, MAXALIGNed, if there are rows; from malloc() */
 	Size		bytes;			/* room for them; 0: data is NULL */
-	char	   *end;			/* behind the last one */
+	char	   *end;			/* behind the last one; NULL: the batch was not filled yet */
 	GpusortSpillStop stop;
 	Size		read;			/* bytes of the files that a thread has read for it */
 } GpusortSpillBatch;
@@ -127,8 +138,7 @@ typedef struct GpusortSpillFailure
 {
 	bool		no_memory;		/* memory is missing, or if not: */
 	const GpusortSpillInput *input;
-	int			error;			/* an errno: its next extent could not be read; or 0: */
-	bool		in_extent;		/* that extent is damaged; else the run is */
+	int			error;			/* an errno: its next extent could not be read; 0: the run is damaged */
 	char		detail[96];		/* a sentence */
 } GpusortSpillFailure;
 
@@ -141,18 +151,12 @@ struct GpusortSpill
 	int			nfiles;
 	GpusortSpillShared *shared; /* NULL: no other process has a part.  Used until the merge begins */
 	Size		memory;			/* bytes that buffers may take, while writing and while merging */
-
-	/* rows */
-	bool		has_rows;		/* it is not of words, and these are set: */
-	Size		unwritten;		/* bytes at a row's begin that are not part of its body */
+	bool		has_rows;		/* it is not of single words, and key is set */
 	GpusortSpillKey key;
+	Size		unwritten;		/* bytes at a row's begin that are not part of its body */
 	bool		lossy;			/* equal words do not imply equal rows */
 	GpusortSpillCode code;
-
-	/* words */
-	int			block_words;	/* the most words of a block */
-
-	uint64		rows;			/* rows or words that the caller wrote */
+	uint64		rows;			/* rows that the caller wrote */
 
 	/* the runs; equal rows are returned in the order of their runs */
 	GpusortSpillRun *runs;
@@ -161,45 +165,32 @@ struct GpusortSpill
 	int			nwritten;		/* runs that the caller wrote, without empty ones */
 
 	/* the run being written, if one is open */
+	GpusortSpillRun out_run;
 	char	   *out_buffer;		/* one extent */
 	char	   *out_next;		/* where the next byte goes */
 	char	   *out_end;		/* where the last one may end */
 	GpusortSpillPart out_part;	/* to which the buffer will be written */
 	uint64		out_code;		/* code of the run's last row, or 0 */
 	char		out_header[GPUSORT_SPILL_HEADER_BYTES]; /* of its last row, or zeros */
-	uint64	   *out_words;		/* of words: those that are not in the buffer */
-	int			out_nwords;		/* their number, less than block_words */
-	GpusortSpillRun out_run;
 
 	/* the merge */
-	int			nbuffers;		/* the most runs that can be merged at once */
-	char	   *buffers;		/* nbuffers extents, each with room in front of it; NULL until merging begins */
-	GpusortSpillInput *inputs;	/* nbuffers inputs, one for each buffer; the entries of all are
-								 * one array */
+	int			nbuffers;		/* the most runs that can be merged at once; 0: merging has not begun */
+	GpusortSpillInput *inputs;	/* one for each buffer */
 	int			ninputs;		/* runs being merged */
 	bool		reclaim;		/* parts are free for reuse once they have been read */
 	GpusortSpillFailure failure;
-
-	/* the merge of rows */
 	GpusortLoserTree tree;
 	GpusortLoser *nodes;		/* the tree's, for nbuffers inputs */
-	bool		merged;			/* the tree has had a winner before this one */
 	uint64		repeated;		/* rows that merges have left out, */
 	uint64		repeated_early; /* and those of them that were left out of longer runs */
 	GpusortSpillBatch batches[GPUSORT_SPILL_BATCHES];
-	Size		batch_bytes;	/* of the next batch: the first ones are small, for queries that read a few rows */
-	Size		batch_bytes_max;
+	Size		batch_bytes;	/* room in each, unless a single row takes more */
 	GpusortSpillBatch *batch;	/* the one whose rows are returned */
 	char	   *next_item;		/* the first one of it that was not returned */
 	const GpusortSpillThreads *threads; /* NULL: no thread may merge */
 	GpusortSpillAhead *ahead;	/* spill_ahead.c's, or NULL: there was no thread yet */
 	bool		in_thread;		/* a thread has merged since the merge began */
 	Size		read_bytes;		/* bytes that the thread has read, and is to count */
-
-	/* the merge of words */
-	uint64	   *next_words;		/* the next words in order */
-	int			batch_words;	/* their number */
-	int			batch_next;		/* the first one that was not returned */
 };
 
 /*
@@ -260,28 +251,13 @@ gpusort_spill_get_number(char **from)
 /* The size of an extent, for a spill that may use this memory */
 extern Size gpusort_spill_extent(Size memory);
 
-/* Appends a row to the open run.  Raises errors of temporary files, temp_file_limit included. */
-extern void gpusort_spill_put_row(GpusortSpill *spill, uint64 code, const void *row);
+/* Appends a row to the open run: row is NULL in a spill of single words.  Raises errors of temporary files, temp_file_limit included. */
+extern void gpusort_spill_put(GpusortSpill *spill, uint64 code, const void *row);
 
-/* Makes room in the array for more runs. */
-extern void gpusort_spill_grow_runs(GpusortSpill *spill, int more);
-
-/* Begins a run.  linked: it takes parts that are free. */
-extern void gpusort_spill_open_output(GpusortSpill *spill, bool linked);
-
-/* Writes the open run's last part and closes the run, which is then described by out_run. */
-extern void gpusort_spill_close_output(GpusortSpill *spill);
+/* Adds a run behind the others. */
+extern void gpusort_spill_add_run(GpusortSpill *spill, GpusortSpillRun run);
 
 /* ---- spill_stream.c ---- */
-
-/* Takes the open run's next part, for the buffer, which is empty then. */
-extern void gpusort_spill_take_part(GpusortSpill *spill);
-
-/* Writes the buffer as a part of the open run.  more: another part of this run follows. */
-extern void gpusort_spill_write_part(GpusortSpill *spill, bool more);
-
-/* Appends bytes to the open run, over as many parts as they need. */
-extern void gpusort_spill_put_bytes(GpusortSpill *spill, const void *data, Size size);
 
 /*
  * Copies the input's next size bytes to data, from as many extents as needed.  Returns false if they cannot be read: then
@@ -289,8 +265,8 @@ extern void gpusort_spill_put_bytes(GpusortSpill *spill, const void *data, Size 
  */
 extern bool gpusort_spill_get_bytes(GpusortSpill *spill, GpusortSpillInput *input, void *data, Size size);
 
-/* Can a part that was read from a file be one of a run's, with a link at its end or without? */
-extern bool gpusort_spill_is_part(const GpusortSpillFile *file, GpusortSpillPart part, bool linked);
+/* Reads until this many bytes, fewer than GPUSORT_SPILL_FRONT_BYTES, or all that the run has, are in the buffer.  Returns the same. */
+extern bool gpusort_spill_fill_buffer(GpusortSpill *spill, GpusortSpillInput *input, Size bytes);
 
 /*
  * Prepares the error that the input's run has lost bytes, or has bytes that were not written, and returns false.  The
@@ -300,9 +276,6 @@ extern bool gpusort_spill_fail(GpusortSpill *spill, const GpusortSpillInput *inp
 
 /* Raises the error of the last call that has returned false. */
 GPUSORT_NORETURN extern void gpusort_spill_raise(const GpusortSpill *spill);
-
-/* gpusort_spill_get_bytes(), which raises the error itself */
-extern void gpusort_spill_get_or_raise(GpusortSpill *spill, GpusortSpillInput *input, void *data, Size size);
 
 /* ---- spill_rows.c ---- */
 
@@ -333,15 +306,42 @@ extern GpusortSpillBatch *gpusort_spill_next_ahead(GpusortSpill *spill);
 /* Ends the thread, if there is one.  Raises no error. */
 extern void gpusort_spill_stop_ahead(GpusortSpill *spill);
 
-/* ---- spill_words.c ---- */
+/* ---- spill_file.c ---- */
 
-/* Writes the words of out_words to the open run, as a block, if there are any. */
-extern void gpusort_spill_put_block(GpusortSpill *spill);
+/*
+ * Initialises *file for the current memory context and resource owner, inside a transaction.  Creates no file yet.
+ * set: NULL, or a set of files, which a worker, from number 0, writes, or has written, if this process is the leader.
+ */
+extern void gpusort_spillfile_begin(GpusortSpillFile *file, Size extent_bytes, const FileSet *set, int worker);
 
-/* Appends a word to the open run.  Raises errors of temporary files, temp_file_limit included. */
-extern void gpusort_spill_put_word(GpusortSpill *spill, uint64 word);
+/* Takes what is behind the last byte taken, up to the end of its extent.  reuse: or a free part. */
+extern GpusortSpillPart gpusort_spillfile_take(GpusortSpillFile *file, bool reuse);
 
-/* Makes a batch of the next words of all runs, in order.  Returns false at the end of them all. */
-extern bool gpusort_spill_next_batch(GpusortSpill *spill);
+/* Frees a part. */
+extern void gpusort_spillfile_give(GpusortSpillFile *file, GpusortSpillPart part);
+
+/*
+ * Write the first bytes of a part, and free its rest; and read a part into data.  Reading returns how many bytes it has read: fewer than
+ * the part has at the end of a file, and -1, with errno, if that fails.  Writing raises the errors of file access, and
+ * that of temp_file_limit.
+ */
+extern void gpusort_spillfile_write(GpusortSpillFile *file, GpusortSpillPart part, const void *data, Size bytes);
+extern ssize_t gpusort_spillfile_read(GpusortSpillFile *file, GpusortSpillPart part, void *data);
+
+/* Lets the system begin to read a part. */
+extern void gpusort_spillfile_prefetch(GpusortSpillFile *file, GpusortSpillPart part);
+
+/*
+ * Open descriptors of all that has been written, so that a thread may read and prefetch them, and no other; and close
+ * them.  Opening returns false if the process may not have so many; close then, too.
+ */
+extern bool gpusort_spillfile_open_ahead(GpusortSpillFile *file);
+extern void gpusort_spillfile_close_ahead(GpusortSpillFile *file);
+
+/* Counts bytes that a thread has read, for EXPLAIN.  The time is not counted: the query does not wait. */
+extern void gpusort_spillfile_count_read(GpusortSpillFile *file, Size bytes);
+
+/* Closes the files, which removes them, unless they are those of a set. */
+extern void gpusort_spillfile_end(GpusortSpillFile *file);
 
 #endif							/* GPUSORT_STORE_SPILL_STATE_H */

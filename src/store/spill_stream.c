@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * spill_stream.c
- *		Writes and reads the bytes of spilled runs, part by part.
+ *		Reads the bytes of spilled runs, part by part.
  *
  *-------------------------------------------------------------------------
  */
@@ -10,56 +10,6 @@
 #include "miscadmin.h"
 
 #include "store/spill_state.h"
-
-void
-gpusort_spill_take_part(GpusortSpill *spill)
-{
-	bool		linked = spill->out_run.linked;
-
-	spill->out_part = linked ? gpusort_spillfile_take(&spill->files[0]) : gpusort_spillfile_append(&spill->files[0]);
-	spill->out_next = spill->out_buffer;
-	spill->out_end = spill->out_buffer + spill->out_part.bytes - (linked ? sizeof(GpusortSpillPart) : 0);
-}
-
-void
-gpusort_spill_write_part(GpusortSpill *spill, bool more)
-{
-	GpusortSpillPart part = spill->out_part;
-	Size		bytes = spill->out_next - spill->out_buffer;
-
-	CHECK_FOR_INTERRUPTS();
-	spill->out_run.bytes += bytes;
-	if (more)
-		gpusort_spill_take_part(spill);
-	if (more && spill->out_run.linked)
-	{
-		memcpy(spill->out_buffer + bytes, &spill->out_part, sizeof(GpusortSpillPart));
-		bytes += sizeof(GpusortSpillPart);
-	}
-	if (bytes > 0)
-		gpusort_spillfile_write(&spill->files[0], part, spill->out_buffer, bytes);
-	if (!more)
-		gpusort_spillfile_give_rest(&spill->files[0], part, bytes);
-}
-
-void
-gpusort_spill_put_bytes(GpusortSpill *spill, const void *data, Size size)
-{
-	while (size > 0)
-	{
-		Size		part = Min(size, spill->out_end - spill->out_next);
-
-		if (part == 0)
-		{
-			gpusort_spill_write_part(spill, true);
-			continue;
-		}
-		memcpy(spill->out_next, data, part);
-		spill->out_next += part;
-		data = (const char *) data + part;
-		size -= part;
-	}
-}
 
 pg_noinline bool
 gpusort_spill_fail(GpusortSpill *spill, const GpusortSpillInput *input, const char *format,...)
@@ -77,7 +27,6 @@ void
 gpusort_spill_raise(const GpusortSpill *spill)
 {
 	const GpusortSpillFailure *failure = &spill->failure;
-	int64		extent = failure->input != NULL ? failure->input->part.begin / failure->input->file->extent_bytes : 0;
 
 	if (failure->no_memory)
 		ereport(ERROR,
@@ -89,63 +38,58 @@ gpusort_spill_raise(const GpusortSpill *spill)
 		errno = failure->error;
 		ereport(ERROR,
 				(errcode_for_file_access(),
-				 errmsg("could not read extent " INT64_FORMAT " of a temporary file: %m", extent)));
+				 errmsg("could not read extent " UINT64_FORMAT " of a temporary file: %m",
+						failure->input->part.begin / failure->input->file->extent_bytes)));
 	}
 	ereport(ERROR,
 			(errcode(ERRCODE_DATA_CORRUPTED),
-			 failure->in_extent ?
-			 errmsg("extent " INT64_FORMAT " of a temporary file is damaged", extent) :
 			 errmsg("a sorted run in a temporary file is damaged"),
-			 failure->in_extent ? errdetail("%s", failure->detail) :
 			 errdetail("%s " UINT64_FORMAT " bytes of it were not read.", failure->detail,
 					   failure->input->unread + (failure->input->end - failure->input->next))));
 }
 
-bool
-gpusort_spill_is_part(const GpusortSpillFile *file, GpusortSpillPart part, bool linked)
-{
-	return part.begin < file->bytes && part.bytes > (linked ? sizeof(GpusortSpillPart) : 0) &&
-		part.begin % file->extent_bytes + part.bytes <= file->extent_bytes;
-}
-
-/* Reads the input's next part into its buffer.  Returns false if it cannot be read. */
+/*
+ * Reads the input's next part into its buffer, behind its few unread bytes, which move in front of it.  Returns false if the part
+ * cannot be read.
+ */
 static bool
 read_part(GpusortSpill *spill, GpusortSpillInput *input)
 {
+	GpusortSpillFile *file = input->file;
 	GpusortSpillPart part = input->part;
-	bool		has_link = input->linked && input->unread > part.bytes - sizeof(GpusortSpillPart);
+	Size		link = input->linked && input->unread > part.bytes - sizeof(part) ? sizeof(part) : 0;
+	Size		kept = input->end - input->next;
 	ssize_t		got;
 
 	if (input->unread == 0)
 		return gpusort_spill_fail(spill, input, "It ends within a row.");
-	if (!has_link)
+	if (link == 0)
 		part.bytes = Min(part.bytes, input->unread);
 	if (!spill->in_thread)
 		CHECK_FOR_INTERRUPTS();
-	got = gpusort_spillfile_read(input->file, part, input->buffer);
+	memmove(input->buffer - kept, input->next, kept);
+	got = gpusort_spillfile_read(file, part, input->buffer);
 	if (got < 0)
 		spill->failure.error = errno;
 	else
 		spill->read_bytes += got;
 	if (got < (ssize_t) part.bytes)
-	{
-		spill->failure.in_extent = true;
-		return gpusort_spill_fail(spill, input, "It has %zd bytes.", got);
-	}
-	if (spill->reclaim && !input->file->readable)
-		gpusort_spillfile_give(input->file, part);
-	input->next = input->buffer;
-	input->end = input->buffer + part.bytes - (has_link ? sizeof(GpusortSpillPart) : 0);
-	input->unread -= input->end - input->next;
+		return gpusort_spill_fail(spill, input, "An extent of it has %zd bytes.", got);
+	if (spill->reclaim && file == spill->files)
+		gpusort_spillfile_give(file, part);
+	input->next = input->buffer - kept;
+	input->end = input->buffer + part.bytes - link;
+	input->unread -= part.bytes - link;
 	input->part.begin += part.bytes;
-	input->part.bytes = input->file->extent_bytes;
-	if (has_link)
-		memcpy(&input->part, input->end, sizeof(GpusortSpillPart));
-	if (has_link && !gpusort_spill_is_part(input->file, input->part, true))
+	input->part.bytes = file->extent_bytes;
+	memcpy(&input->part, input->end, link);
+	part = input->part;
+	if (link > 0 && (part.begin >= file->bytes || part.bytes <= sizeof(part) ||
+					 part.begin % file->extent_bytes + part.bytes > file->extent_bytes))
 		return gpusort_spill_fail(spill, input, "It continues beyond the end of the file.");
 	/* the system sees reads of many runs by turns, and does not read ahead by itself */
 	if (input->unread > 0)
-		gpusort_spillfile_prefetch(input->file, input->part);
+		gpusort_spillfile_prefetch(file, part);
 	return true;
 }
 
@@ -170,9 +114,13 @@ gpusort_spill_get_bytes(GpusortSpill *spill, GpusortSpillInput *input, void *dat
 	return true;
 }
 
-void
-gpusort_spill_get_or_raise(GpusortSpill *spill, GpusortSpillInput *input, void *data, Size size)
+bool
+gpusort_spill_fill_buffer(GpusortSpill *spill, GpusortSpillInput *input, Size bytes)
 {
-	if (!gpusort_spill_get_bytes(spill, input, data, size))
-		gpusort_spill_raise(spill);
+	while (input->end - input->next < bytes && input->unread > 0)
+	{
+		if (!read_part(spill, input))
+			return false;
+	}
+	return true;
 }

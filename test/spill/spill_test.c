@@ -27,6 +27,7 @@
 #include "utils/builtins.h"
 
 #include "run/run.h"
+#include "store/rowstore.h"
 #include "store/spill.h"
 
 PG_MODULE_MAGIC;

@@ -1,4 +1,4 @@
-# Rows whose only column is a varlena are kept as bare values (src/store/row.h).  The
+# Rows whose only column is a varlena are kept as bare values (src/store/rowstore.h).  The
 # answers are core's all the same: for values of all sizes and forms, NULLs and empty
 # strings among them, in memory, spilled, with a LIMIT, gathered by several processes,
 # read in both directions, handed over to core, and kept by the node's parent.
