@@ -289,7 +289,7 @@ extern void gpusort_ordered_finish(GpusortOrdered *ordered, uint32 group, ExprCo
 /* Forgets all rows and results. */
 extern void gpusort_ordered_forget(GpusortOrdered *ordered);
 
-/* ---- feed.c, collect.c, combine.c ---- */
+/* ---- chunk_feed.c, collect.c, combine.c ---- */
 
 /*
  * GpuSort Aggregate
@@ -297,7 +297,7 @@ extern void gpusort_ordered_forget(GpusortOrdered *ordered);
  * ->  GpuSort Aggregate Feed
  *    ->  a partial plan
  *
- * The feed's rows are chunks of what it has gathered (feed.c), which the leader collects (collect.c).
+ * The feed's rows are chunks of what it has gathered (chunk_feed.c), which the leader collects (collect.c).
  */
 
 typedef enum GpusortChunkKind

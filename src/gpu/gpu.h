@@ -310,7 +310,7 @@ extern void gpusort_client_report(const GpusortClient *client, GpusortReport *re
 /* Ends the client, in any state, also while a transaction aborts. */
 extern void gpusort_client_end(GpusortClient *client);
 
-/* ---- lists.c ---- */
+/* ---- request_lists.c ---- */
 
 /*
  * The backend writes a GpusortLists into its file, and behind it, side by side, the arrays that it
@@ -364,7 +364,7 @@ typedef struct GpusortLists
 extern bool gpusort_lists_write(GpusortArena *arena, const GpusortClientSpec *spec, GpusortRequest *request,
 								GpusortLists *head);
 
-/* ---- start.c ---- */
+/* ---- start_service.c ---- */
 
 /* Has the postmaster start the service with the server.  _PG_init calls it under preload. */
 extern void gpusort_service_preload(void);

@@ -219,7 +219,7 @@ typedef struct GpusortIndexBuild
 	GpusortIndexNoted noted;
 } GpusortIndexBuild;
 
-/* ---- plan.c ---- */
+/* ---- plan_build.c ---- */
 
 /*
  * Begins a build in an executor state of its own, which is its memory.  Sets *refusal to why core

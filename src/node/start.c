@@ -4,7 +4,7 @@
  *		GpuSort Start: starts the foreign scans below a MergeAppend together, and warns
  *		if their rows are out of order.
  *
- * Each of the scans is the only child of an Append (plan/start.c).  Before the first row,
+ * Each of the scans is the only child of an Append (plan/start_scans.c).  Before the first row,
  * this node does for each Append what its first execution would begin with: it requests a
  * row asynchronously, so that the FDW sends its query and does not wait.  All waiting is
  * core's code.  No request is pending when the MergeAppend has returned a row, nor when

@@ -236,7 +236,7 @@ extern Plan *gpusort_plan_presort(Agg *agg, const Aggref *aggref, bool shows_ord
 /* By how much a sort below makes the aggregates of a query cheaper, if a path of this table is sorted; 0: it does not. */
 extern Cost gpusort_plan_presort_saving(PlannerInfo *root, RelOptInfo *rel);
 
-/* ---- start.c ---- */
+/* ---- start_scans.c ---- */
 
 /*
  * Returns a GpuSort Start above a MergeAppend of a finished plan whose children are foreign

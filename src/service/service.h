@@ -139,7 +139,7 @@ extern bool gpusort_files_look(void);
  */
 extern bool gpusort_files_let_go(void);
 
-/* ---- lists.c ---- */
+/* ---- job_lists.c ---- */
 
 /* Places that have been checked, and files that are open.  It begins with all fields 0. */
 typedef struct GpusortJobInput

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * feed.c
+ * chunk_feed.c
  *		GpuSort Aggregate Feed: the processes of a parallel query gather keys for one GpuSort Aggregate.
  *
  * Core has no parallel plans for aggregates that sort: it would have to send all rows to the leader, where each costs

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * lists.c
+ * job_lists.c
  *		Reads what a request says of the files of its session, and opens them.
  *
  * The session has written it, and may have dropped its files since: so each place is checked.

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * lists.c
+ * request_lists.c
  *		Writes what a request says of the files of its session.
  *
  * Keys and rows that lie in no file of the session are copied to the request's own: those that

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * start.c
+ * start_service.c
  *		Starts the GPU service, waits for it, and wakes it.
  *
  * The first backend that needs the service registers it as a dynamic background worker.

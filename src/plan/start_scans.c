@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * start.c
+ * start_scans.c
  *		Lets the foreign scans below a MergeAppend start together.
  *
  *		Merge Append				GpuSort Start
