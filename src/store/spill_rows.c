@@ -294,6 +294,44 @@ count_words(const uint64 *words, int n, uint64 last)
 	return begin;
 }
 
+/*
+ * Reads words as long as the input's buffer has enough bytes, until there are so many of them.  A number is taken to have as many bytes as
+ * the one before, which is mostly so: then the next one can be read before this one's length is known.
+ */
+static bool
+read_buffered(GpusortSpill *spill, GpusortSpillInput *input, int most)
+{
+	char	   *next = input->next;
+	uint64		code = input->code;
+	int			n = input->nwords;
+	int			bytes = 1;
+
+	while (n < most && input->end - next >= GPUSORT_SPILL_HEAD_BYTES)
+	{
+		uint64		bits;
+		uint64		difference;
+
+		memcpy(&bits, next, sizeof(bits));
+		bits = pg_ntoh64(bits);
+		if (unlikely(bits >> (64 - bytes) != (UINT64CONST(1) << bytes) - 2))
+		{
+			if (bits >= UINT64CONST(0xff) << 56)
+				break;
+			bytes = 64 - pg_leftmost_one_pos64(~bits);
+		}
+		difference = (bits << bytes) >> (64 - 7 * bytes);
+		code += difference;
+		if (unlikely(code < difference))
+			return gpusort_spill_fail(spill, input, "A row in it is out of order or cut off.");
+		input->entry[n++] = code;
+		next += bytes;
+	}
+	input->next = next;
+	input->code = code;
+	input->nwords = n;
+	return true;
+}
+
 /* Reads the input's next words, if it has few.  Returns false if they cannot be read. */
 static bool
 read_words(GpusortSpill *spill, GpusortSpillInput *input)
@@ -304,15 +342,18 @@ read_words(GpusortSpill *spill, GpusortSpillInput *input)
 		return true;
 	memmove(input->entry, input->words, input->nwords * sizeof(uint64));
 	input->words = input->entry;
-	while (input->nwords < most)
+	for (;;)
 	{
+		if (!read_buffered(spill, input, most))
+			return false;
+		if (input->nwords == most)
+			return true;
 		if (!read_head(spill, input, true))
 			return false;
 		if (input->ended)
-			break;
+			return true;
 		input->entry[input->nwords++] = input->code;
 	}
-	return true;
 }
 
 /* Fills a batch with single words: those that have been read and that no other one can precede. */
