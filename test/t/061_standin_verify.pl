@@ -189,6 +189,12 @@ foreach my $case (@wrong)
 		my @after = counters($kind);
 
 		ok($broken ne $right, "$name, $fault: without gpusort.verify a wrong result is returned") if defined $broken && $kind ne 'aggregate';
+		# the merge of spilled runs sees that it is out of order, with and without gpusort.verify
+		if ($name =~ /spill/ && $fault =~ /order$/ && $stderr =~ /ERROR:  XX001: a sorted run in a temporary file is damaged\nDETAIL:  A row in it is out of order/)
+		{
+			pass("$name, $fault: is seen by the merge");
+			next;
+		}
 		like($stderr, qr/ERROR:  XX001: (?:GpuSort|gpu_).* has made a wrong result/, "$name, $fault: is seen");
 		like($stderr, $faults{$fault}, "$name, $fault: says what is wrong");
 		cmp_ok(lines_in($result), '<', lines_in($right), "$name, $fault: the result is not complete");

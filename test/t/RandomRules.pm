@@ -76,7 +76,7 @@ my %rules = (
 		('percentile_cont(<direct>) WITHIN GROUP (ORDER BY <c><dir>)') x 3, ('percentile_cont(<fractions>) WITHIN GROUP (ORDER BY <c><dir>)') x 2,
 		('sum(DISTINCT <n>)') x 2, 'avg(DISTINCT <n>)', 'sum(DISTINCT <n1> ORDER BY <n1> DESC)', ('gpu_sort_agg(<sums>)') x 2, 'gpu_sort_agg(<sums>) FILTER (WHERE id > 5)',
 		('array_agg(<v> ORDER BY <x><dir>, id)') x 2, 'array_agg(<v> ORDER BY <x><dir>, <x><dir>, id DESC)', "string_agg(id::text, few::text ORDER BY <x><dir>, id)", "string_agg(x, ',' ORDER BY <x><dir>, id)",
-		'text:json_agg(<v> ORDER BY <x><dir>, id)', 'text:json_object_agg(id, <v> ORDER BY <x><dir>, id)', 'own_list(id ORDER BY <x><dir>, id)', 'own_sum(few ORDER BY <x><dir>)', 'max(n ORDER BY id)',
+		'text:json_agg(<v> ORDER BY <x><dir>, id)', 'text:json_object_agg(coalesce(id, 0), <v> ORDER BY <x><dir>, id)', 'own_list(id ORDER BY <x><dir>, id)', 'own_sum(few ORDER BY <x><dir>)', 'max(n ORDER BY id)',
 		'array_agg(DISTINCT <u>)', 'array_agg(DISTINCT few ORDER BY few DESC)', 'jsonb_agg(DISTINCT mid)', "string_agg(DISTINCT x COLLATE \"C\", ',')",
 		"string_agg(DISTINCT x COLLATE \"C\", few::text ORDER BY x COLLATE \"C\" DESC, few::text)", 'own_sum(DISTINCT few)', 'first_of(id ORDER BY <x><dir>, id)', '<unusual>' ],
 	# those that core computes, and all beside them
