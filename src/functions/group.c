@@ -121,12 +121,7 @@ write_run(GpusortGroup *group, const void *keys, uint64 n)
 		MemoryContextSwitchTo(old);
 	}
 	gpusort_spill_begin_run(limit->spill);
-	for (uint64 i = 0; i < n; i++)
-	{
-		uint64		key = gpusort_type_key(group->type, keys, i);
-
-		gpusort_spill_write(limit->spill, &key, NULL);
-	}
+	gpusort_spill_write_words(limit->spill, keys, group->type->key_bytes, n);
 	gpusort_spill_end_run(limit->spill);
 }
 

@@ -85,7 +85,7 @@ read_range(GpusortParts *parts, Range *range, Relation heap, Relation index)
 {
 	const char *refusal;
 	GpusortIndexBuild *build = gpusort_index_begin(heap, index, BuildIndexInfo(index), &refusal);
-	GpusortStreamInput input = {.parts = parts};
+	GpusortStreamInput input = {.expected = build->expected, .parts = parts};
 	MemoryContext old;
 
 	if (refusal != NULL)

@@ -422,7 +422,7 @@ sort(GpusortStream *stream, bool travels, bool trims, GpusortSorted *sorted)
 	instr_time	now;
 
 	/* the sort compares all words */
-	if ((undecided || stream->spec.unique) && doubt.words == stream->set_spec.words)
+	if ((undecided || (stream->spec.unique && stream->state == GPUSORT_STREAM_SORTED)) && doubt.words == stream->set_spec.words)
 		ties = gpusort_memory_alloc(stream->set_cxt, Max(rows, 1));
 	/* rows that are in no arena would have to be copied */
 	if (travels && rows >= TRAVEL_ROWS && gpusort_gather_row_bytes(stream) <= TRAVEL_ROW_BYTES &&

@@ -250,8 +250,10 @@ gpusort_parts_adopt(GpusortParts *parts, GpusortStream *stream, int worker, Gpus
 	{
 		gpusort_arena_take_back(&part->file, !part->done);
 		if (part->done && published->spilled.nruns > 0)
+		{
 			adopt_runs(stream, &published->spilled, worker);
-		gpusort_large_give_back();
+			gpusort_large_give_back();
+		}
 	}
 	/* the leader gets the memory that the worker has not used */
 	stream->memory_limit += parts->memory - Min(parts->memory, adopted);
@@ -271,7 +273,7 @@ gpusort_stream_participate(const GpusortStream *stream, GpusortParticipant *part
 	GpusortParticipant figures = {
 		.sorts = 1,
 		.rows = gpusort_gather_rows(stream),
-		.memory = Max(stream->sort.memory, stream->set != NULL ? gpusort_gather_memory(stream, 0) : 0),
+		.memory = Max(stream->sort.memory, stream->set != NULL ? gpusort_gather_memory(stream, 0) : stream->rows.store.bytes),
 		.ms = stream->read_ms,
 	};
 

@@ -106,6 +106,19 @@ previous(GpusortStream *stream)
 	return gpusort_result_value(stream, (Datum) 0, true);
 }
 
+/* The merge has ended after that many rows.  Raises an error if some are missing, beside those that it has left out as repeated ones. */
+static void
+check_merged(const GpusortStream *stream, uint64 rows)
+{
+	uint64		all = gpusort_spill_rows(stream->spill) - gpusort_spill_repeated(stream->spill);
+
+	if (rows != all)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("a sorted run in a temporary file is damaged"),
+				 errdetail("The merge has ended after " UINT64_FORMAT " of " UINT64_FORMAT " rows.", rows, all)));
+}
+
 /* Returns the next row if it is not one of sorted: a NULL, or a row of the merge. */
 static TupleTableSlot *
 next_elsewhere(GpusortStream *stream)
@@ -127,8 +140,7 @@ next_elsewhere(GpusortStream *stream)
 			return gpusort_result_value(stream, (Datum) 0, true);
 		if (!gpusort_spill_next(stream->spill, &word, &row))
 		{
-			if (!gpusort_groups_wants_distinct(stream))
-				elog(ERROR, "the merge of spilled runs has ended too early");
+			check_merged(stream, stream->position - 1 - stream->nulls_before);
 			/* until now the number of rows that were written */
 			stream->result_rows = --stream->position;
 			stream->at_end = true;
@@ -169,7 +181,11 @@ gpusort_stream_next_merged(GpusortStream *stream, uint64 *word, MinimalTuple *ro
 	void	   *stored;
 
 	if (!gpusort_spill_next(stream->spill, word, &stored))
+	{
+		check_merged(stream, stream->position);
 		return false;
+	}
+	stream->position++;
 	*row = stored;
 	return true;
 }

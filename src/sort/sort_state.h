@@ -150,7 +150,7 @@ struct GpusortStream
 	GpusortKeySet *set;			/* NULL: none, or it has been ended */
 	bool		unreported;		/* the key set is sorted, and its report not yet in sort */
 	uint64		nulls;			/* for values: NULLs, which are only counted */
-	GpusortRows rows;			/* for rows; all zeros for values */
+	GpusortRows rows;			/* for rows; its key is NULL for values */
 	GpusortPage page;			/* the rows that are being taken */
 	GpusortRoom room;
 	MemoryContext store_cxt;	/* the store's memory, which later runs use again */
@@ -192,7 +192,7 @@ struct GpusortStream
 	/* slots of minimal tuples, or virtual ones for values and bare rows */
 	TupleTableSlot *slot;		/* the row that is returned */
 	TupleTableSlot *core_slot;	/* the row that core returns: for bare rows a slot of minimal tuples, else the same as slot */
-	TupleTableSlot *keys;		/* sort columns of a row being read; other columns are NULL; always
+	TupleTableSlot *keys;		/* sort columns of a row being read; of other columns nobody reads; always
 								 * virtual */
 	TupleTableSlot *left;		/* left and right: two rows being compared */
 	TupleTableSlot *right;
@@ -278,12 +278,14 @@ gpusort_limit_exceeded(const GpusortStream *stream)
  */
 #define GPUSORT_TIE_BYTES		29
 
-/* If the keys leave columns undecided, counts every row as tied.  This includes a byte for each row that is verified. */
+/* If the keys leave columns undecided, counts every row as tied, and else a byte for GpusortSorted.same. */
 static inline Size
 gpusort_gather_tie_bytes(const GpusortStream *stream, uint64 more)
 {
-	if (stream->rows.key == NULL || gpusort_rowkey_doubt(stream->rows.key).undecided == 0)
+	if (stream->rows.key == NULL)
 		return 0;
+	if (gpusort_rowkey_doubt(stream->rows.key).undecided == 0)
+		return stream->spec.unique ? gpusort_keyset_rows(stream->set) + more : 0;
 	return (gpusort_keyset_rows(stream->set) + more) * GPUSORT_TIE_BYTES;
 }
 

@@ -63,17 +63,6 @@ compare_rows(void *arg, const uint64 *a, const uint64 *b)
 	return gpusort_rowkey_compare_taken(stream->rows.key, entry_values(stream, a), entry_values(stream, b));
 }
 
-static void
-write_values(GpusortStream *stream, const GpusortSorted *sorted)
-{
-	for (uint64 i = 0; i < sorted->count; i++)
-	{
-		uint64		word = gpusort_values_word(stream, sorted->block, i);
-
-		gpusort_spill_write(stream->spill, &word, NULL);
-	}
-}
-
 /* Each row and each key is a cache miss, so both are prefetched. */
 static void
 write_rows(GpusortStream *stream, const GpusortSorted *sorted)
@@ -139,7 +128,7 @@ gpusort_set_spill(GpusortStream *stream)
 	}
 	gpusort_spill_begin_run(stream->spill);
 	if (by_values)
-		write_values(stream, &sorted);
+		gpusort_spill_write_words(stream->spill, sorted.block, stream->set_spec.key_bytes, sorted.count);
 	else
 		write_rows(stream, &sorted);
 	gpusort_spill_end_run(stream->spill);

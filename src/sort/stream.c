@@ -179,8 +179,8 @@ sort_rows(GpusortStream *stream)
 {
 	GpusortSorted *sorted = &stream->sorted;
 
-	stream->form->sort(stream, stream->travels, false, sorted);
 	stream->state = GPUSORT_STREAM_SORTED;
+	stream->form->sort(stream, stream->travels, false, sorted);
 	gpusort_groups_trim_result(stream, sorted);
 	GPUSORT_FAULT_BREAK(RESULT, unconstify(void *, sorted->block),
 						stream->set_spec.rows ? sizeof(uint32) : stream->set_spec.key_bytes, &sorted->count);
@@ -201,11 +201,12 @@ merge_runs(GpusortStream *stream)
 	else
 		gpusort_set_end(stream);
 	gpusort_set_end_runs(stream);
-	stream->sort.disk = gpusort_spill_bytes(stream->spill);
 	stream->sort.runs = gpusort_spill_runs(stream->spill);
 	gpusort_activity_report(&stream->activity, GPUSORT_PHASE_MERGING, gpusort_spill_rows(stream->spill),
 							gpusort_spill_bytes(stream->spill), stream->sort.engine);
 	gpusort_spill_merge(stream->spill, &threads);
+	/* with the runs that this has made of others */
+	stream->sort.disk = gpusort_spill_bytes(stream->spill);
 	stream->state = GPUSORT_STREAM_MERGING;
 }
 

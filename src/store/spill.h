@@ -141,12 +141,12 @@ extern void gpusort_spill_adapt(GpusortSpill *spill, const uint64 *const *keys, 
 extern void gpusort_spill_begin_run(GpusortSpill *spill);
 
 /*
- * Adds a row to the run.  The caller adds rows in sorted order: by words, then,
- * if the words do not decide, by compare.  row is NULL in a spill of single
- * words.  The call copies both.  Raises the errors of writing temporary files,
+ * Add a row to the run, or n single words, of that many bytes each, 4 or 8.  The caller adds rows in sorted order: by words, then,
+ * if the words do not decide, by compare.  The call copies all.  Raise the errors of writing temporary files,
  * including that of temp_file_limit.
  */
 extern void gpusort_spill_write(GpusortSpill *spill, const uint64 *words, const void *row);
+extern void gpusort_spill_write_words(GpusortSpill *spill, const void *words, int bytes, uint64 n);
 
 /* Ends the run. */
 extern void gpusort_spill_end_run(GpusortSpill *spill);

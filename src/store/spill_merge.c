@@ -150,7 +150,12 @@ merge_to_run(GpusortSpill *spill, int first, int count)
 	open_runs(spill, spill->runs + first, count);
 	gpusort_spill_begin_run(spill);
 	while (gpusort_spill_next(spill, &word, &row))
-		gpusort_spill_put(spill, word, row);
+	{
+		if (spill->has_rows)
+			gpusort_spill_put(spill, word, row);
+		else
+			gpusort_spill_put_words(spill, &word, sizeof(word), 1);
+	}
 	gpusort_spill_end_run(spill);
 	spill->reclaim = false;
 

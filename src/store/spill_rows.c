@@ -44,7 +44,10 @@ read_head(GpusortSpill *spill, GpusortSpillInput *input, bool words)
 	difference = gpusort_spill_get_number(&input->next);
 	input->code += difference;
 	if (unlikely(input->code < difference) || (few && input->next > input->end))
+	{
+		input->next = Min(input->next, input->end);
 		return gpusort_spill_fail(spill, input, "A row in it is out of order or cut off.");
+	}
 	if (words)
 		return true;
 	input->body_bytes = body >> 1;

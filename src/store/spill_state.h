@@ -171,6 +171,8 @@ struct GpusortSpill
 	char	   *out_end;		/* where the last one may end */
 	GpusortSpillPart out_part;	/* to which the buffer will be written */
 	uint64		out_code;		/* code of the run's last row, or 0 */
+	int			out_bytes;		/* that single words take, and how many in sequence need less */
+	int			out_less;
 	char		out_header[GPUSORT_SPILL_HEADER_BYTES]; /* of its last row, or zeros */
 
 	/* the merge */
@@ -194,13 +196,13 @@ struct GpusortSpill
 };
 
 /*
- * Writes a number at out, where 9 bytes must be writable.  Returns the byte after
+ * Writes a number at out, where 9 bytes must be writable, in at least this many bytes, 1 to 8.  Returns the byte after
  * the number.
  */
 static inline char *
-gpusort_spill_put_number(char *out, uint64 number)
+gpusort_spill_put_number(char *out, uint64 number, int least)
 {
-	int			bytes = (pg_leftmost_one_pos64(number | 1) + 7) / 7;
+	int			bytes = Max((pg_leftmost_one_pos64(number | 1) + 7) / 7, least);
 	uint64		bits;
 
 	if (unlikely(bytes > 8))
@@ -251,8 +253,9 @@ gpusort_spill_get_number(char **from)
 /* The size of an extent, for a spill that may use this memory */
 extern Size gpusort_spill_extent(Size memory);
 
-/* Appends a row to the open run: row is NULL in a spill of single words.  Raises errors of temporary files, temp_file_limit included. */
+/* Append a row, or single words, of that many bytes each, to the open run.  Raise errors of temporary files, temp_file_limit included. */
 extern void gpusort_spill_put(GpusortSpill *spill, uint64 code, const void *row);
+extern void gpusort_spill_put_words(GpusortSpill *spill, const void *words, int bytes, uint64 n);
 
 /* Adds a run behind the others. */
 extern void gpusort_spill_add_run(GpusortSpill *spill, GpusortSpillRun run);

@@ -390,8 +390,10 @@ spill_check(PG_FUNCTION_ARGS)
 				bytes += gpusort_row_bytes(tuple, check.bare) - (check.bare ? 0 : MINIMAL_TUPLE_DATA_OFFSET);
 				headers += check.bare ? 0 : HEADER_BYTES;
 			}
-			gpusort_spill_write(spill, check.rows[run][i].words,
-								check.tuple_bytes_max > 0 ? tuple : NULL);
+			if (check.tuple_bytes_max > 0)
+				gpusort_spill_write(spill, check.rows[run][i].words, tuple);
+			else
+				gpusort_spill_write_words(spill, check.rows[run][i].words, sizeof(uint64), 1);
 		}
 		gpusort_spill_end_run(spill);
 	}
@@ -437,7 +439,7 @@ spill_cancel(PG_FUNCTION_ARGS)
 			kill(MyProcPid, SIGINT);
 		gpusort_spill_begin_run(spill);
 		for (uint64 i = 0; i < 100000; i++)
-			gpusort_spill_write(spill, &i, NULL);
+			gpusort_spill_write_words(spill, &i, sizeof(i), 1);
 		gpusort_spill_end_run(spill);
 	}
 	if (strcmp(step, "merge") == 0)
@@ -506,7 +508,10 @@ spill_bench(PG_FUNCTION_ARGS)
 			key[0] += pg_prng_uint64(&random) >> 40;
 			bytes += tuple_bytes > 0 ? tuple_bytes : sizeof(uint64);
 			memcpy((char *) tuple + MINIMAL_TUPLE_DATA_OFFSET, key, sizeof(uint64));
-			gpusort_spill_write(spill, key, tuple_bytes > 0 ? tuple : NULL);
+			if (tuple_bytes > 0)
+				gpusort_spill_write(spill, key, tuple);
+			else
+				gpusort_spill_write_words(spill, key, sizeof(uint64), 1);
 		}
 		gpusort_spill_end_run(spill);
 	}
