@@ -34,6 +34,13 @@
 #define FIRST_STEP_BYTES	GPUSORT_HUGE_PAGE
 #define LAST_STEP_BYTES		((Size) 64 * 1024 * 1024)
 
+/*
+ * A session that has filled THREAD_BYTES of its own arena has a thread make pages ahead.  When fewer
+ * than AHEAD_BYTES are left, the thread makes twice as many.
+ */
+#define THREAD_BYTES	((Size) 16 * 1024 * 1024)
+#define AHEAD_BYTES		((Size) 32 * 1024 * 1024)
+
 struct GpusortArena
 {
 	MemoryContextCallback callback;
@@ -43,6 +50,7 @@ struct GpusortArena
 	GpusortArenaFile own;		/* if the process has made it for itself */
 	GpusortSharedBuffer buffer; /* in this process; mem is NULL if there is no memory */
 	bool		dropped;		/* the file is not kept */
+	bool		ahead;			/* a thread may make pages before they are allocated */
 	GpusortPageMaker maker;		/* in the process that fills it */
 };
 
@@ -130,7 +138,7 @@ end_held(void *arg)
 
 	dlist_delete(&arena->node);
 	if (gpusort_arena_is_own(arena))
-		arena->buffer.bytes = arena->maker.made;
+		arena->buffer.bytes = gpusort_page_maker_end(&arena->maker);
 	end_lending(&arena->buffer, arena->dropped);
 }
 
@@ -146,7 +154,7 @@ hold(GpusortArena *arena)
 }
 
 GpusortArena *
-gpusort_arena_make(void)
+gpusort_arena_make(bool ahead)
 {
 	GpusortArena *arena = palloc0(sizeof(GpusortArena));
 
@@ -158,6 +166,7 @@ gpusort_arena_make(void)
 	}
 	arena->file = &arena->own;
 	arena->buffer = arena->own.buffer;
+	arena->ahead = ahead;
 	gpusort_page_maker_begin(&arena->maker, arena->buffer.fd, arena->buffer.mem, arena->buffer.bytes);
 	hold(arena);
 	return arena;
@@ -270,19 +279,29 @@ gpusort_arena_begin(GpusortArenaFile *file)
 	return arena;
 }
 
+/* Bytes of pages that a thread makes ahead; 0: there is no thread. */
+static inline Size
+ahead_bytes(const GpusortArena *arena)
+{
+	return arena->ahead && arena->file->used >= THREAD_BYTES ? AHEAD_BYTES : 0;
+}
+
 /* Has pages made, so that the arena has this many bytes at least.  Checks for interrupts.  Returns false if there is no memory. */
 static bool
 make_pages(GpusortArena *arena, Size bytes)
 {
 	GpusortSharedBuffer *buffer = &arena->buffer;
-	Size		end = Max(bytes, buffer->bytes + Min(Max(FIRST_STEP_BYTES, buffer->bytes / 4), LAST_STEP_BYTES));
+	Size		ahead = 2 * ahead_bytes(arena);
+	Size		end = bytes;
 	bool		made;
 
+	if (ahead == 0)
+		end = Max(bytes, buffer->bytes + Min(Max(FIRST_STEP_BYTES, buffer->bytes / 4), LAST_STEP_BYTES));
 	end = Min(TYPEALIGN(FIRST_STEP_BYTES, end), GPUSORT_SHARED_BYTES);
 	do
 	{
 		CHECK_FOR_INTERRUPTS();
-		made = gpusort_page_maker_need(&arena->maker, end, &buffer->bytes);
+		made = gpusort_page_maker_need(&arena->maker, end, Min(end + ahead, GPUSORT_SHARED_BYTES), &buffer->bytes);
 		/* the file may have pages of an earlier query beyond */
 		arena->file->buffer.bytes = Max(arena->file->buffer.bytes, buffer->bytes);
 	} while (made && buffer->bytes < end);
@@ -297,7 +316,7 @@ gpusort_arena_alloc(GpusortArena *arena, Size bytes)
 
 	bytes = MAXALIGN(bytes);
 	if (GPUSORT_FAULT(ARENA) || buffer->mem == NULL || bytes > GPUSORT_SHARED_BYTES - used ||
-		(used + bytes > buffer->bytes && !make_pages(arena, used + bytes)))
+		(used + bytes + ahead_bytes(arena) > buffer->bytes && !make_pages(arena, used + bytes)))
 		return NULL;
 	arena->file->used += bytes;
 	return buffer->mem + used;

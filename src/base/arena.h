@@ -65,9 +65,10 @@ extern GpusortArena *gpusort_arena_begin(GpusortArenaFile *file);
 /*
  * In a session: makes a file for itself, or takes one that it has kept, and allocates from it in
  * the current memory context.  When the context is reset, the session keeps the file for its next
- * query.  Returns NULL if no file is to be had.
+ * query.  ahead: a thread makes pages before they are allocated, as more will be.  Returns NULL if no
+ * file is to be had.
  */
-extern GpusortArena *gpusort_arena_make(void);
+extern GpusortArena *gpusort_arena_make(bool ahead);
 
 /* Has this process files, kept or in use? */
 extern bool gpusort_arena_has_file(void);

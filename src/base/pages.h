@@ -8,6 +8,7 @@
 #ifndef GPUSORT_BASE_PAGES_H
 #define GPUSORT_BASE_PAGES_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -134,7 +135,11 @@ extern void gpusort_large_give_back(void);
 
 /* ---- page_maker.c ---- */
 
-/* Plain C without PostgreSQL.  Its fields are page_maker.c's own, but for made. */
+/*
+ * Plain C without PostgreSQL.  One thread at a time calls these functions for a maker.
+ */
+
+/* Its fields are page_maker.c's own. */
 typedef struct GpusortPageMaker
 {
 	int			fd;
@@ -142,16 +147,29 @@ typedef struct GpusortPageMaker
 	uint64_t	begun;			/* ns of base/clock.h */
 	int64_t		spent;			/* ns spent on huge pages */
 	bool		fast;			/* those of the last step were made fast */
+
+	/* With a thread, protected by lock */
+	bool		threaded;		/* there is one; not protected */
+	pthread_t	thread;
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
 	size_t		made;			/* bytes from the file's begin that have pages */
+	size_t		wanted;			/* the thread makes pages until made has reached this */
+	bool		failed;			/* there is no memory */
+	bool		stop;
 } GpusortPageMaker;
 
 /* Begins with a file that has pages for its first bytes. */
 extern void gpusort_page_maker_begin(GpusortPageMaker *maker, int fd, char *mem, size_t made);
 
 /*
- * Makes and maps some of the pages up to end, a multiple of a huge page.  A call takes some ms, after which the caller can be
- * interrupted: it calls again until *made, the bytes that have pages, has reached end.  Returns false if there is no memory.
+ * Makes and maps some of the pages up to end, a multiple of a huge page, or waits for them.  If ahead is larger, a
+ * thread makes them, and goes on up to ahead.  A call takes some ms, after which the caller can be interrupted: it
+ * calls again until *made, the bytes that have pages, has reached end.  Returns false if there is no memory.
  */
-extern bool gpusort_page_maker_need(GpusortPageMaker *maker, size_t end, size_t *made);
+extern bool gpusort_page_maker_need(GpusortPageMaker *maker, size_t end, size_t ahead, size_t *made);
+
+/* Ends the thread, if there is one.  Returns how many bytes have pages. */
+extern size_t gpusort_page_maker_end(GpusortPageMaker *maker);
 
 #endif							/* GPUSORT_BASE_PAGES_H */

@@ -255,7 +255,7 @@ gpusort_client_sort(MemoryContext cxt, const GpusortClientSpec *spec, GpusortCli
 	old = MemoryContextSwitchTo(cxt);
 	client = palloc0(sizeof(GpusortClient));
 	client->cxt = cxt;
-	client->arena = gpusort_arena_make();
+	client->arena = gpusort_arena_make(false);
 	MemoryContextSwitchTo(old);
 	if (client->arena == NULL)
 	{

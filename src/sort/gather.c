@@ -236,7 +236,7 @@ use_arena(GpusortStream *stream)
 		return;
 	stream->arena_cxt = AllocSetContextCreate(stream->cxt, "GpuSort arena", ALLOCSET_SMALL_SIZES);
 	old = MemoryContextSwitchTo(stream->arena_cxt);
-	stream->arena = gpusort_arena_make();
+	stream->arena = gpusort_arena_make(true);
 	MemoryContextSwitchTo(old);
 	if (stream->arena == NULL)
 	{

@@ -33,30 +33,40 @@ allocated(int fd)
 int
 main(void)
 {
-	int			fd = memfd_create("page_maker_test", 0);
-	char	   *mem = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
-	GpusortPageMaker maker;
-	size_t		made = 0;
-	int			calls = 0;
-
-	gpusort_page_maker_begin(&maker, fd, mem, 0);
-	for (; made < BYTES; calls++)
+	/* without a thread, then with one */
+	for (int threaded = 0; threaded <= 1; threaded++)
 	{
-		size_t		before = made;
+		int			fd = memfd_create("page_maker_test", 0);
+		char	   *mem = mmap(NULL, 2 * BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+		GpusortPageMaker maker;
+		size_t		made = 0;
+		int			calls = 0;
 
-		CHECK(gpusort_page_maker_need(&maker, BYTES, &made), "there is memory");
-		CHECK(made - before <= STEP, "a call makes %zu bytes at most, not %zu", STEP, made - before);
+		gpusort_page_maker_begin(&maker, fd, mem, 0);
+		while (made < BYTES)
+		{
+			size_t		before = made;
+
+			CHECK(gpusort_page_maker_need(&maker, BYTES, threaded ? 2 * BYTES : BYTES, &made), "there is memory");
+			if (!threaded)
+				CHECK(made - before <= STEP, "a call makes %zu bytes at most, not %zu", STEP, made - before);
+			calls++;
+		}
+		CHECK(threaded || calls == BYTES / STEP, "%d calls make all pages", calls);
+		CHECK(allocated(fd) >= made, "%zu bytes have pages, not %zu", made, allocated(fd));
+		CHECK(gpusort_page_maker_end(&maker) >= BYTES, "the end returns what has been made");
+		munmap(mem, 2 * BYTES);
+		close(fd);
+
+		/* a file that can have no pages */
+		fd = open("/dev/full", O_RDWR);
+		gpusort_page_maker_begin(&maker, fd, NULL, 0);
+		made = 1;
+		for (calls = 0; calls < 1000 && gpusort_page_maker_need(&maker, STEP, threaded ? 2 * STEP : STEP, &made); calls++)
+			;
+		CHECK(calls < 1000 && made == 0, "without memory, a call says so");
+		CHECK(gpusort_page_maker_end(&maker) == 0, "without memory, nothing has been made");
+		close(fd);
 	}
-	CHECK(calls == BYTES / STEP, "%d calls make all pages", calls);
-	CHECK(allocated(fd) >= made, "%zu bytes have pages, not %zu", made, allocated(fd));
-	munmap(mem, BYTES);
-	close(fd);
-
-	/* a file that can have no pages */
-	fd = open("/dev/full", O_RDWR);
-	gpusort_page_maker_begin(&maker, fd, NULL, 0);
-	made = 1;
-	CHECK(!gpusort_page_maker_need(&maker, STEP, &made) && made == 0, "without memory, a call says so");
-	close(fd);
 	return check_summary();
 }
