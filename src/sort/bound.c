@@ -19,7 +19,7 @@
 
 #include "base/memory.h"
 #include "cpu/cpu.h"
-#include "sort/sort_state.h"
+#include "sort/ties.h"
 
 /* How often a selection among rows in a proposed order takes the row at the place as its pivot */
 #define GUESSED_PIVOTS	2

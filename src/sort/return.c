@@ -61,13 +61,31 @@ return_row(GpusortStream *stream, void *stored)
 	return slot;
 }
 
+/* Returns row i of the block, from the window or the store.  Valid until the next call. */
+static inline void *
+drain_row(GpusortStream *stream, uint64 i)
+{
+	GpusortDrain *drain = &stream->drain;
+	const GpusortWindow *window = &drain->window;
+
+	if (i - window->begin <= window->count)
+	{
+		if (unlikely(i - window->begin == window->count))
+			gpusort_drain_fill(drain, i);
+		if (likely(i - window->begin < window->count))
+			return window->rows[i - window->begin];
+	}
+	gpusort_sort_look_ahead(&stream->sorted, &stream->rows.store, i);
+	return gpusort_rowstore_row(&stream->rows.store, ((const uint32 *) stream->sorted.block)[i]);
+}
+
 /* Returns element i of the rows in memory. */
 static inline TupleTableSlot *
 row_at(GpusortStream *stream, uint64 i)
 {
 	if (stream->spec.value_type != NULL)
 		return return_value(stream, gpusort_values_word(stream, stream->sorted.block, i));
-	return return_row(stream, gpusort_drain_row(stream, i));
+	return return_row(stream, drain_row(stream, i));
 }
 
 /* Returns the next row of core's tuplesort. */

@@ -16,7 +16,7 @@
 #include "miscadmin.h"
 
 #include "base/memory.h"
-#include "sort/sort_state.h"
+#include "sort/ties.h"
 
 /*
  * At most 1/FEW_PART of the rows may begin a new value.  The first rows are not

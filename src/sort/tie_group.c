@@ -30,7 +30,7 @@
 #include "utils/memutils.h"
 
 #include "base/memory.h"
-#include "sort/sort_state.h"
+#include "sort/ties.h"
 
 /* In a group of at most this many rows, taking the values out does not pay. */
 #define FEW_ROWS		8

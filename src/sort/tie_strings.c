@@ -13,7 +13,7 @@
 
 #include "access/tupmacs.h"
 
-#include "sort/sort_state.h"
+#include "sort/ties.h"
 
 void
 gpusort_strings_begin(GpusortStrings *strings, GpusortStream *stream, int column)

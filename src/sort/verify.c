@@ -26,7 +26,7 @@
 #include "cpu/cpu.h"
 #include "key/key.h"
 #include "run/cpu_options.h"
-#include "sort/sort_state.h"
+#include "sort/ties.h"
 
 /*
  * The most that repairs may cost: a unit for a row moved, COMPARISON_UNITS for a
