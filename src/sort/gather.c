@@ -105,6 +105,17 @@ gpusort_gather_take(GpusortStream *stream)
 		gpusort_core_put(stream, gpusort_page_slot(page, i));
 }
 
+/* Adds the keys written so far to the key set. */
+static void
+commit(GpusortStream *stream)
+{
+	GpusortRoom *room = &stream->room;
+
+	if (room->next > room->begin)
+		gpusort_keyset_commit(stream->set, (room->next - room->begin) / room->width);
+	room->begin = room->next;
+}
+
 void
 gpusort_gather_flush(GpusortStream *stream, bool choose)
 {
@@ -112,20 +123,10 @@ gpusort_gather_flush(GpusortStream *stream, bool choose)
 		return;
 	if (choose && stream->state == GPUSORT_STREAM_SAMPLING)
 		stream->form->settle(stream, false);
-	gpusort_gather_commit(stream);
+	commit(stream);
 	/* keys of other processes may follow */
 	stream->room = (GpusortRoom) {NULL};
 	gpusort_groups_drop_table(stream);
-}
-
-void
-gpusort_gather_commit(GpusortStream *stream)
-{
-	GpusortRoom *room = &stream->room;
-
-	if (room->next > room->begin)
-		gpusort_keyset_commit(stream->set, (room->next - room->begin) / room->width);
-	room->begin = room->next;
 }
 
 /* ---- limits ---- */
@@ -272,7 +273,7 @@ gpusort_gather_room(GpusortStream *stream)
 {
 	Size		memory;
 
-	gpusort_gather_commit(stream);
+	commit(stream);
 	memory = gpusort_gather_memory(stream, 0);
 	CHECK_FOR_INTERRUPTS();
 	gpusort_activity_report(&stream->activity, GPUSORT_PHASE_GATHERING,
@@ -290,7 +291,7 @@ gpusort_gather_room(GpusortStream *stream)
 void
 gpusort_gather_empty_arena(GpusortStream *stream)
 {
-	gpusort_gather_commit(stream);
+	commit(stream);
 	if (stream->set != NULL && gpusort_keyset_rows(stream->set) > 0)
 		gpusort_set_spill(stream);
 	else

@@ -61,6 +61,18 @@ struct GpusortParts
 	Part		parts[FLEXIBLE_ARRAY_MEMBER];
 };
 
+/* Adds the figures of one more sort: rows and ms are sums, the others are maxima. */
+static void
+add_figures(GpusortParticipant *participant, const GpusortParticipant *more)
+{
+	participant->sorts += more->sorts;
+	participant->rows += more->rows;
+	participant->memory = Max(participant->memory, more->memory);
+	participant->disk = Max(participant->disk, more->disk);
+	participant->runs = Max(participant->runs, more->runs);
+	participant->ms += more->ms;
+}
+
 /* ---- the leader, before ---- */
 
 Size
@@ -239,7 +251,7 @@ gpusort_parts_adopt(GpusortParts *parts, GpusortStream *stream, int worker, Gpus
 		gpusort_checksum_join(&stream->check.in, &published->in);
 		gpusort_checksum_join(&stream->check.dropped, &published->dropped);
 		if (participant != NULL)
-			gpusort_participant_add(participant, &part->figures);
+			add_figures(participant, &part->figures);
 	}
 	if (part->done && published->rows > 0)
 	{
@@ -282,16 +294,5 @@ gpusort_stream_participate(const GpusortStream *stream, GpusortParticipant *part
 		figures.disk = gpusort_spill_bytes(stream->spill);
 		figures.runs = gpusort_spill_runs(stream->spill);
 	}
-	gpusort_participant_add(participant, &figures);
-}
-
-void
-gpusort_participant_add(GpusortParticipant *participant, const GpusortParticipant *more)
-{
-	participant->sorts += more->sorts;
-	participant->rows += more->rows;
-	participant->memory = Max(participant->memory, more->memory);
-	participant->disk = Max(participant->disk, more->disk);
-	participant->runs = Max(participant->runs, more->runs);
-	participant->ms += more->ms;
+	add_figures(participant, &figures);
 }

@@ -13,21 +13,22 @@
 #include "compat.h"
 #include "sort/sort_state.h"
 
+/* Returns to the first row. */
+static void
+rewind_result(GpusortStream *stream)
+{
+	stream->position = 0;
+	stream->at_end = false;
+	gpusort_drain_begin(stream);
+}
+
 void
 gpusort_result_begin(GpusortStream *stream)
 {
 	stream->nulls_before = stream->spec.nulls_first[0] ? stream->nulls : 0;
 	stream->nulls_after = stream->nulls - stream->nulls_before;
 	stream->result_rows = stream->nulls + (stream->spill != NULL ? gpusort_spill_rows(stream->spill) : stream->sorted.count);
-	gpusort_result_rewind(stream);
-}
-
-void
-gpusort_result_rewind(GpusortStream *stream)
-{
-	stream->position = 0;
-	stream->at_end = false;
-	gpusort_drain_begin(stream);
+	rewind_result(stream);
 }
 
 /* Returns the value of a word. */
@@ -216,7 +217,7 @@ gpusort_stream_rewind(GpusortStream *stream)
 	if (stream->state == GPUSORT_STREAM_CORE)
 		tuplesort_rescan(stream->core);
 	else
-		gpusort_result_rewind(stream);
+		rewind_result(stream);
 }
 
 void

@@ -318,9 +318,6 @@ gpusort_gather_row_bytes(const GpusortStream *stream)
 
 /* ---- gather.c ---- */
 
-/* Adds the keys written so far to the key set. */
-extern void gpusort_gather_commit(GpusortStream *stream);
-
 /*
  * Commits keys and makes room for at least one more.  Reports to gpusort_activity, enforces
  * the limits and spills a key set if need be.  False if the remaining rows must go
@@ -549,9 +546,6 @@ extern double gpusort_groups_expect(GpusortStream *stream);
 
 /* Begins to return rows: those of sorted, or of the spill, whose merge has begun. */
 extern void gpusort_result_begin(GpusortStream *stream);
-
-/* Returns to the first row. */
-extern void gpusort_result_rewind(GpusortStream *stream);
 
 /* Returns the next row in this direction, without a check. */
 extern TupleTableSlot *gpusort_result_step(GpusortStream *stream, bool forward);

@@ -269,13 +269,13 @@ typedef struct GpusortParticipant
 	double		ms;				/* time in gpusort_stream_read() */
 } GpusortParticipant;
 
-/* Adds the figures of one more sort: rows and ms are sums, the others are maxima. */
-extern void gpusort_participant_add(GpusortParticipant *participant, const GpusortParticipant *more);
-
 /* Bytes of shared memory for the parts of this many workers */
 extern Size gpusort_parts_bytes(int workers);
 
-/* In the leader: prepares shared memory in this segment, if there is one.  When the leader detaches from it, parts that have not been adopted are freed. */
+/*
+ * In the leader: prepares shared memory in this segment, if there is one.  When the leader detaches from it, parts that have
+ * not been adopted are freed.
+ */
 extern void gpusort_parts_init(GpusortParts *parts, int workers, dsm_segment *segment);
 
 /*
