@@ -256,6 +256,9 @@ extern void gpusort_aggregate_begin_stream(GpusortStream *stream, PlanState *ps,
  */
 extern const char *gpusort_ordered_refuse(const Aggref *aggref);
 
+/* Do two aggregates read the same rows in the same order? */
+extern bool gpusort_ordered_same(const Aggref *a, const Aggref *b);
+
 /* The collation by which an aggregate sorts an argument.  count(DISTINCT) only needs equal values side by side. */
 extern Oid	gpusort_ordered_collation(const Aggref *aggref, const SortGroupClause *clause, const Expr *expr);
 

@@ -96,9 +96,8 @@ gpusort_ordered_refuse(const Aggref *aggref)
 	return n == 0 ? "an aggregate sorts by constants" : gpusort_rowkey_plan(columns, n).refusal;
 }
 
-/* Do two aggregates read the same rows in the same order? */
-static bool
-same_order(const Aggref *a, const Aggref *b)
+bool
+gpusort_ordered_same(const Aggref *a, const Aggref *b)
 {
 	return a->aggkind == b->aggkind && (a->aggdistinct == NIL) == (b->aggdistinct == NIL) && equal(a->args, b->args) &&
 		(gpusort_aggregate_kind(a) == GPUSORT_AGGREGATE_COUNT) == (gpusort_aggregate_kind(b) == GPUSORT_AGGREGATE_COUNT) &&
@@ -199,7 +198,7 @@ init_aggregate(GpusortOrdered *ordered, GpusortOrderedAggregate *aggregate, Aggr
 	ListCell   *lc;
 
 	aggregate->kind = gpusort_aggregate_kind(aggref);
-	while (aggregate->order < ordered->norders && !same_order(ordered->orders[aggregate->order].aggref, aggref))
+	while (aggregate->order < ordered->norders && !gpusort_ordered_same(ordered->orders[aggregate->order].aggref, aggref))
 		aggregate->order++;
 	order = &ordered->orders[aggregate->order];
 	if (aggregate->order == ordered->norders)

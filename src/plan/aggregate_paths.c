@@ -80,11 +80,10 @@ have_numbers(PlannerInfo *root, const RelOptInfo *grouped, const AggPath *serial
 
 	foreach(lc, serial->groupClause)
 	{
-		RegProcedure left;
-		RegProcedure right;
+		const SortGroupClause *clause = lfirst_node(SortGroupClause, lc);
 
-		if (!lfirst_node(SortGroupClause, lc)->hashable ||
-			!get_op_hash_functions(lfirst_node(SortGroupClause, lc)->eqop, &left, &right) || left != right)
+		if (!clause->hashable ||
+			!gpusort_plan_can_number(clause->eqop, exprCollation(list_nth(groups, foreach_current_index(lc)))))
 			return false;
 	}
 	/* groups that are equal, or the same in all rows, are not sorted by */

@@ -18,6 +18,7 @@
 #include "optimizer/cost.h"
 #include "optimizer/optimizer.h"
 #include "parser/parsetree.h"
+#include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 
 #include "aggregate/aggregate.h"
@@ -241,13 +242,21 @@ find_order(PlannedStmt *stmt, Agg *agg, Parts *parts)
 	return parts->sorted != NULL;
 }
 
+bool
+gpusort_plan_can_number(Oid equals, Oid collation)
+{
+	RegProcedure left;
+	RegProcedure right;
+
+	return get_op_hash_functions(equals, &left, &right) && left == right &&
+		(left != F_HASHNAME || get_collation_isdeterministic(collation));
+}
+
 /* Finds the columns of the groups, in the order of the Sort.  hashed: all can be hashed.  False if the node cannot group so. */
 static bool
 find_columns(const Agg *agg, const Sort *sort, bool hashed, GpusortGroupColumns *columns)
 {
 	int			n = agg->numCols;
-	RegProcedure left;
-	RegProcedure right;
 
 	if (sort->numCols < n)
 		return false;
@@ -267,7 +276,7 @@ find_columns(const Agg *agg, const Sort *sort, bool hashed, GpusortGroupColumns 
 		if (j == n || agg->grpCollations[j] != sort->collations[i])
 			return false;
 		if (hashed && (!op_hashjoinable(agg->grpOperators[j], exprType((Node *) entry->expr)) ||
-					   !get_op_hash_functions(agg->grpOperators[j], &left, &right) || left != right))
+					   !gpusort_plan_can_number(agg->grpOperators[j], sort->collations[i])))
 			return false;
 		columns->attnos[i] = attno;
 		columns->equals[i] = agg->grpOperators[j];
@@ -318,6 +327,31 @@ pack_columns(const GpusortGroupColumns *columns)
 				   equals);
 }
 
+/*
+ * Would rows be in temporary files in several orders, or in one beside the keys of other aggregates?  Core's Agg above a
+ * GpuSort by the groups has them there once.
+ */
+static bool
+writes_rows_again(const Plan *child, const Parts *parts)
+{
+	List	   *orders = NIL;
+	ListCell   *lc;
+	ListCell   *lc2;
+	int			n;
+
+	foreach(lc, parts->ordered)
+	{
+		foreach(lc2, orders)
+			if (gpusort_ordered_same(lfirst_node(Aggref, lc), lfirst_node(Aggref, lc2)))
+				break;
+		if (lc2 == NULL)
+			orders = lappend(orders, lfirst(lc));
+	}
+	n = list_length(orders) + list_length(parts->own);
+	/* half of the memory is for groups */
+	return orders != NIL && n > 1 && !gpusort_cost_fits(2.0 * n * child->plan_rows, child->plan_width);
+}
+
 /* Can the node take an Agg's place, and does that pay? */
 static bool
 find_parts(PlannedStmt *stmt, Agg *agg, Parts *parts)
@@ -348,6 +382,8 @@ find_parts(PlannedStmt *stmt, Agg *agg, Parts *parts)
 	if (!add_others(agg, &parts->columns) || parts->columns.n > agg->numCols)
 		return refuse(parts, "the target list uses columns beside those of the groups");
 	/* core's Sort has the rows in files once, and its aggregates those of one group */
+	if (!gpusort_force && agg->aggstrategy == AGG_SORTED && writes_rows_again(child, parts))
+		return refuse(parts, "several aggregates would each write rows to temporary files");
 	if (!gpusort_force && agg->aggstrategy == AGG_SORTED &&
 		gpusort_cost_exceeds_files(child->plan_rows * (list_length(parts->own) + list_length(parts->ordered)), child->plan_width))
 		return refuse(parts, "temporary files might exceed temp_file_limit");

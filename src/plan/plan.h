@@ -91,6 +91,12 @@ extern double gpusort_cost_core_sort(const GpusortCostInput *input);
  */
 extern bool gpusort_plan_groups_pay(List *exprs, double rows, double groups, int width);
 
+/*
+ * Can a hash table number groups by this operator and collation?  Both sides have the same hash function, and equal values the
+ * same hash: core's of a name does not know that a nondeterministic collation takes different names for equal.
+ */
+extern bool gpusort_plan_can_number(Oid equals, Oid collation);
+
 /* The cost of a GpuSort Aggregate of this many rows, without its child. */
 extern Cost gpusort_plan_aggregate_cost(double rows, int columns, int aggregates);
 

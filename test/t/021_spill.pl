@@ -209,6 +209,10 @@ foreach my $workers (0, 2)
 	}
 }
 
+# Aggregates that sort the rows of groups in several orders
+compare_files("$_, two orders", "SET gpusort.force = off; SET work_mem = '128kB'; SET max_parallel_workers_per_gather = 0", "SELECT $_, array_agg(id ORDER BY k) FROM shapes GROUP BY id % 300")
+  foreach 'array_agg(id ORDER BY id DESC)', 'count(DISTINCT k)';
+
 # A thread merges, if one integer is the key and the sort may have two threads.
 my $processors = `getconf _NPROCESSORS_ONLN`;
 my $one_key = 'SELECT k, id, repeat(chr(97 + id % 26), 30) AS pad FROM numbers ORDER BY k';
