@@ -48,6 +48,20 @@
 	get_opfamily_member((pathkey)->pk_opfamily, type, type, (pathkey)->pk_strategy)
 #endif
 
+/* 18: a path counts the disabled nodes below it. */
+#if PG_VERSION_NUM >= 180000
+#define gpusort_path_inherit_disabled(path, below)	((path)->disabled_nodes = (below)->disabled_nodes)
+#else
+#define gpusort_path_inherit_disabled(path, below)	((void) 0)
+#endif
+
+/* 16: a subquery's path is told whether it needs no projection. */
+#if PG_VERSION_NUM >= 160000
+#define gpusort_subquery_path(root, rel, path, pathkeys)	create_subqueryscan_path(root, rel, path, false, pathkeys, NULL)
+#else
+#define gpusort_subquery_path(root, rel, path, pathkeys)	create_subqueryscan_path(root, rel, path, pathkeys, NULL)
+#endif
+
 /*
  * 18: cost_sort() has a new argument, and no longer adds disable_cost.  Sets
  * path->total_cost to core's cost of a sort, without disable_cost.

@@ -50,11 +50,12 @@ struct GpusortArena
 	GpusortArenaFile own;		/* if the process has made it for itself */
 	GpusortSharedBuffer buffer; /* in this process; mem is NULL if there is no memory */
 	bool		dropped;		/* the file is not kept */
+	bool		attached;		/* it is only read */
 	bool		ahead;			/* a thread may make pages before they are allocated */
 	GpusortPageMaker maker;		/* in the process that fills it */
 };
 
-/* The arenas of files that this process has made, for itself or adopted */
+/* The arenas of files that this process has made, for itself or adopted, and of those that it reads */
 static dlist_head held_arenas = DLIST_STATIC_INIT(held_arenas);
 
 static int	files_lent = 0;		/* files of this process that are lent, adopted or its own now */
@@ -248,6 +249,8 @@ end_arena(void *arg)
 
 	if (arena->buffer.mem == NULL)
 		return;
+	if (arena->attached)
+		dlist_delete(&arena->node);
 	(void) munmap(arena->buffer.mem, GPUSORT_SHARED_BYTES);
 	(void) close(arena->buffer.fd);
 	ReleaseExternalFD();
@@ -276,6 +279,22 @@ gpusort_arena_begin(GpusortArenaFile *file)
 			close(fd);
 		ReleaseExternalFD();
 	}
+	return arena;
+}
+
+GpusortArena *
+gpusort_arena_attach(GpusortArenaFile *file)
+{
+	GpusortArena *arena = gpusort_arena_begin(file);
+
+	if (arena->buffer.mem == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_OUT_OF_MEMORY),
+				 errmsg("could not map the memory of another process of a parallel query"),
+				 errdetail("It takes %zu GB of addresses, and a file descriptor.", GPUSORT_SHARED_BYTES >> 30)));
+	arena->name = file->name;
+	arena->attached = true;
+	dlist_push_head(&held_arenas, &arena->node);
 	return arena;
 }
 

@@ -103,6 +103,12 @@ extern void gpusort_arena_reset(GpusortArena *arena);
  */
 extern GpusortArena *gpusort_arena_adopt(GpusortArenaFile *file);
 
+/*
+ * In any process, while the file is lent: maps what another one has filled, until the current memory context is reset.
+ * Raises an error if that fails.
+ */
+extern GpusortArena *gpusort_arena_attach(GpusortArenaFile *file);
+
 /* The place of an address in memory that gpusort_arena_alloc() has returned. */
 extern GpusortPlace gpusort_arena_place(const GpusortArena *arena, const void *address);
 

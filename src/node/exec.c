@@ -7,7 +7,9 @@
  */
 #include "postgres.h"
 
+#include "access/parallel.h"
 #include "executor/executor.h"
+#include "utils/memutils.h"
 
 #include "base/shmem.h"
 #include "guc.h"
@@ -21,6 +23,11 @@ typedef struct GpusortNode
 	GpusortFeed *feed;			/* below the Gather that is the child: the processes of
 								 * the parallel query gather the rows; NULL: the node
 								 * does it */
+	GpusortShares *shares;		/* the node is parallel-aware, and workers were planned; else NULL */
+	MemoryContext shares_cxt;	/* in the leader: what they need as long as workers run */
+	GpusortStreamFigures figures;	/* in the leader: theirs, and: */
+	GpusortParticipant *participants;	/* workers, and behind them the leader; NULL: there were no shares */
+	bool		counts;			/* this process has sorted, and reports the sort */
 	bool		sorted;			/* the child has been read to its end */
 	int64		limit;			/* of the sort */
 	int			workers;		/* that have gathered its rows */
@@ -46,6 +53,20 @@ begin_node(CustomScanState *css, EState *estate, int eflags)
 	node->stream = gpusort_stream_init(&node->spec, estate, css->ss.ss_ScanTupleSlot);
 }
 
+static GpusortStreamInput
+make_input(GpusortNode *node)
+{
+	return (GpusortStreamInput) {
+		.kind = GPUSORT_STAT_SORT,
+		.name = "GpuSort",
+		.node = &node->css.ss.ps,
+		.verified = gpusort_verify,
+		.expected = outerPlanState(node)->plan->plan_rows,
+		.limit = gpusort_node_limit(&node->spec, node->css.ss.ps.ps_ExprContext),
+		.memory = gpusort_guc_memory_limit(node->spec.processes),
+	};
+}
+
 /*
  * Reads the child to its end and sorts.  Calls the child in the caller's memory context, the
  * query's, so that the child's allocations do not end up in the contexts of the stream.
@@ -54,24 +75,23 @@ static void
 sort_node(GpusortNode *node)
 {
 	PlanState  *child = outerPlanState(node);
-	GpusortStreamInput input = {
-		.kind = GPUSORT_STAT_SORT,
-		.name = "GpuSort",
-		.node = &node->css.ss.ps,
-		.verified = gpusort_verify,
-		.expected = child->plan->plan_rows,
-		.limit = gpusort_node_limit(&node->spec, node->css.ss.ps.ps_ExprContext),
-		.memory = gpusort_guc_memory_limit(node->spec.processes),
-		.fed = node->feed != NULL,
-	};
+	GpusortStreamInput input = make_input(node);
 	bool		mine;
 
+	input.fed = node->feed != NULL;
 	if (!gpusort_enabled)
 		input.core_reason = "gpusort.enabled is off";
 	else if (node->css.ss.ps.state->es_epq_active != NULL)
 		input.core_reason = "a row is rechecked after a concurrent update";
 	node->limit = input.limit;
 	node->workers = 0;
+	node->sorted = true;
+	if (node->shares != NULL)
+	{
+		node->counts = gpusort_shares_sort(node->shares, node->stream, &input, child);
+		return;
+	}
+	node->counts = true;
 	mine = gpusort_stream_begin(node->stream, &input);
 	if (node->feed != NULL)
 		gpusort_feed_use(node->feed, node->stream, !mine);
@@ -80,7 +100,6 @@ sort_node(GpusortNode *node)
 	else
 		gpusort_stream_read(node->stream, child);
 	gpusort_stream_finish(node->stream);
-	node->sorted = true;
 }
 
 static TupleTableSlot *
@@ -97,6 +116,8 @@ exec_node(CustomScanState *css)
 		sort_node(node);
 		estate->es_direction = direction;
 	}
+	if (unlikely(node->shares != NULL))
+		return gpusort_shares_next(node->shares, node->stream);
 	return gpusort_stream_next(node->stream, ScanDirectionIsForward(direction));
 }
 
@@ -106,14 +127,16 @@ forget_sort(GpusortNode *node)
 {
 	GpusortReport report;
 
-	if (node->sorted)
+	if (node->sorted && node->counts)
 	{
 		gpusort_stream_report(node->stream, &report);
 		report.workers = node->workers;
 		gpusort_stat_count(GPUSORT_STAT_SORT, &report);
 	}
-	node->sorted = false;
 	gpusort_stream_end(node->stream);
+	if (node->sorted && node->shares != NULL)
+		gpusort_shares_leave(node->shares);
+	node->sorted = false;
 }
 
 static void
@@ -161,7 +184,69 @@ explain_node(CustomScanState *css, List *ancestors, ExplainState *es)
 {
 	GpusortNode *node = (GpusortNode *) css;
 
-	gpusort_node_explain(css, &node->spec, node->stream, ancestors, es);
+	if (node->participants == NULL)
+		gpusort_stream_figures(node->stream, &node->figures);
+	gpusort_node_explain(css, &node->spec, &node->figures, ancestors, es);
+	if (node->participants != NULL)
+		gpusort_participant_explain(node->participants, node->spec.processes - 1, es);
+}
+
+/* ---- shares ---- */
+
+static Size
+estimate_shares(CustomScanState *css, ParallelContext *pcxt)
+{
+	return gpusort_shares_bytes(pcxt->nworkers);
+}
+
+/* All workers have ended, or there were none; others will be launched. */
+static void
+reinit_shares(CustomScanState *css, ParallelContext *pcxt, void *coordinate)
+{
+	GpusortNode *node = (GpusortNode *) css;
+	GpusortStreamInput input = make_input(node);
+
+	forget_sort(node);
+	node->shares = coordinate;
+	MemoryContextReset(node->shares_cxt);
+	gpusort_shares_begin(node->shares, &input, node->spec.share_columns, node->shares_cxt);
+}
+
+static void
+init_shares(CustomScanState *css, ParallelContext *pcxt, void *coordinate)
+{
+	GpusortNode *node = (GpusortNode *) css;
+
+	if (node->shares_cxt == NULL)
+		node->shares_cxt = AllocSetContextCreate(css->ss.ps.state->es_query_cxt, "GpuSort shares", ALLOCSET_SMALL_SIZES);
+	gpusort_shares_init(coordinate, pcxt->nworkers, pcxt->seg);
+	reinit_shares(css, pcxt, coordinate);
+}
+
+static void
+init_worker(CustomScanState *css, shm_toc *toc, void *coordinate)
+{
+	((GpusortNode *) css)->shares = coordinate;
+}
+
+/* The shared memory is about to end: keeps what EXPLAIN shows. */
+static void
+shutdown_node(CustomScanState *css)
+{
+	GpusortNode *node = (GpusortNode *) css;
+	MemoryContext old;
+	int			n = node->spec.processes;
+
+	if (node->shares == NULL || IsParallelWorker())
+		return;
+	old = MemoryContextSwitchTo(css->ss.ps.state->es_query_cxt);
+	if (node->participants == NULL)
+		node->participants = palloc0(n * sizeof(GpusortParticipant));
+	(void) gpusort_shares_figures(node->shares, &node->figures);
+	gpusort_shares_participants(node->shares, node->participants, &node->participants[n - 1]);
+	MemoryContextSwitchTo(old);
+	forget_sort(node);
+	node->shares = NULL;
 }
 
 const CustomScanMethods gpusort_node_methods = {
@@ -177,5 +262,10 @@ static const CustomExecMethods exec_methods = {
 	.ReScanCustomScan = rescan_node,
 	.MarkPosCustomScan = mark_node,
 	.RestrPosCustomScan = restore_node,
+	.EstimateDSMCustomScan = estimate_shares,
+	.InitializeDSMCustomScan = init_shares,
+	.ReInitializeDSMCustomScan = reinit_shares,
+	.InitializeWorkerCustomScan = init_worker,
+	.ShutdownCustomScan = shutdown_node,
 	.ExplainCustomScan = explain_node,
 };

@@ -64,14 +64,15 @@ append_order(StringInfo buf, Node *expr, const GpusortSortColumn *column)
 		appendStringInfoString(buf, " NULLS LAST");
 }
 
+/* Shows the first n columns of the sort. */
 static void
-show_sort_key(const Plan *plan, const GpusortSortSpec *spec, List *ancestors, ExplainState *es)
+show_columns(const char *label, int n, const Plan *plan, const GpusortSortSpec *spec, List *ancestors, ExplainState *es)
 {
 	List	   *context = set_deparse_context_plan(es->deparse_cxt, unconstify(Plan *, plan), ancestors);
 	bool		prefix = GPUSORT_EXPLAIN_RELATIONS(es) > 1 || es->verbose;
 	List	   *keys = NIL;
 
-	for (int i = 0; i < spec->ncolumns; i++)
+	for (int i = 0; i < n; i++)
 	{
 		TargetEntry *entry = get_tle_by_resno(plan->targetlist, spec->attnos[i]);
 		StringInfoData key;
@@ -83,7 +84,7 @@ show_sort_key(const Plan *plan, const GpusortSortSpec *spec, List *ancestors, Ex
 		append_order(&key, (Node *) entry->expr, &spec->columns[i]);
 		keys = lappend(keys, key.data);
 	}
-	ExplainPropertyList("Sort Key", keys, es);
+	ExplainPropertyList(label, keys, es);
 }
 
 /* total: milliseconds spent in the node and its child */
@@ -109,37 +110,37 @@ show_milliseconds(const GpusortStreamFigures *figures, double total, ExplainStat
 }
 
 void
-gpusort_node_explain(CustomScanState *css, const GpusortSortSpec *spec, const GpusortStream *stream, List *ancestors,
+gpusort_node_explain(CustomScanState *css, const GpusortSortSpec *spec, const GpusortStreamFigures *figures, List *ancestors,
 					 ExplainState *es)
 {
-	GpusortStreamFigures figures;
-	const GpusortReport *report = &figures.report;
+	const GpusortReport *report = &figures->report;
 
-	show_sort_key(css->ss.ps.plan, spec, ancestors, es);
-	gpusort_stream_figures(stream, &figures);
-	if (!es->analyze || figures.sorts == 0)
+	show_columns("Sort Key", spec->ncolumns, css->ss.ps.plan, spec, ancestors, es);
+	if (spec->share_columns > 0)
+		show_columns("Shared by", spec->share_columns, css->ss.ps.plan, spec, ancestors, es);
+	if (!es->analyze || figures->sorts == 0)
 		return;
 
-	if (figures.core_reason != NULL)
+	if (figures->core_reason != NULL)
 	{
 		ExplainPropertyText("Engine", "core", es);
-		ExplainPropertyText("Reason", figures.core_reason, es);
+		ExplainPropertyText("Reason", figures->core_reason, es);
 		return;
 	}
 	ExplainPropertyText("Engine", report->engine ? report->engine : "none", es);
 	if (report->algorithm != NULL)
 		ExplainPropertyText("Algorithm", report->algorithm, es);
-	if (figures.distrust_reason != NULL)
-		ExplainPropertyText("Reason", figures.distrust_reason, es);
+	if (figures->distrust_reason != NULL)
+		ExplainPropertyText("Reason", figures->distrust_reason, es);
 	else if (report->reason != NULL && es->verbose)
 		ExplainPropertyText("Reason", report->reason, es);
-	ExplainPropertyInteger("Key Bits", NULL, figures.key_bits, es);
-	if (figures.group_limit >= 0)
-		ExplainPropertyInteger("Bound per Group", NULL, figures.group_limit, es);
-	else if (figures.removed > 0)
-		ExplainPropertyInteger("Bound", NULL, figures.limit, es);
-	if (figures.removed > 0)
-		ExplainPropertyInteger("Rows Removed by Bound", NULL, figures.removed, es);
+	ExplainPropertyInteger("Key Bits", NULL, figures->key_bits, es);
+	if (figures->group_limit >= 0)
+		ExplainPropertyInteger("Bound per Group", NULL, figures->group_limit, es);
+	else if (figures->removed > 0)
+		ExplainPropertyInteger("Bound", NULL, figures->limit, es);
+	if (figures->removed > 0)
+		ExplainPropertyInteger("Rows Removed by Bound", NULL, figures->removed, es);
 	ExplainPropertyInteger("Memory", "kB", (report->memory + 1023) / 1024, es);
 	if (report->runs > 0)
 	{
@@ -149,7 +150,7 @@ gpusort_node_explain(CustomScanState *css, const GpusortSortSpec *spec, const Gp
 	/* the instrument has the sum of leader and workers, the figures have the leader's times only */
 	if (es->timing && css->ss.ps.instrument != NULL && GPUSORT_INSTRUMENT_TIMED(css->ss.ps.instrument) &&
 		css->ss.ps.worker_instrument == NULL)
-		show_milliseconds(&figures, GPUSORT_INSTRUMENT_MS(css->ss.ps.instrument), es);
+		show_milliseconds(figures, GPUSORT_INSTRUMENT_MS(css->ss.ps.instrument), es);
 }
 
 /* number: -1 for the leader */

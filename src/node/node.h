@@ -65,8 +65,8 @@ extern int	gpusort_feed_gather(GpusortFeed *feed, PlanState *gather);
 /* ---- explain.c ---- */
 
 /* Shows the sort of a GpuSort.  Only reads. */
-extern void gpusort_node_explain(CustomScanState *css, const GpusortSortSpec *spec, const GpusortStream *stream, List *ancestors,
-								 ExplainState *es);
+extern void gpusort_node_explain(CustomScanState *css, const GpusortSortSpec *spec, const GpusortStreamFigures *figures,
+								 List *ancestors, ExplainState *es);
 
 /* Shows workers from number 0 on, and in front of them the leader, which is participants[nworkers]. */
 extern void gpusort_participant_explain(const GpusortParticipant *participants, int nworkers,

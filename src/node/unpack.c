@@ -42,6 +42,7 @@ read_plan(GpusortSortSpec *spec, CustomScanState *css)
 	spec->groups.count = (GpusortGroupCount) list_nth_int(numbers, 4);
 	spec->groups.columns = list_nth_int(numbers, 5);
 	spec->groups.peer_columns = list_nth_int(numbers, 6);
+	spec->share_columns = list_nth_int(numbers, 7);
 	if (scan->custom_exprs != NIL)
 	{
 		spec->limit_count = ExecInitExpr(linitial(scan->custom_exprs), &css->ss.ps);
@@ -54,6 +55,9 @@ gpusort_node_unpack(GpusortSortSpec *spec, CustomScanState *css, bool random_acc
 {
 	spec->random_access = random_access;
 	read_plan(spec, css);
+	/* shares are of rows */
+	if (spec->share_columns > 0)
+		spec->value_type = NULL;
 	/* 0 and -0 are equal, and so are all NaNs, but their keys are not */
 	if ((spec->limit_ties || spec->groups.count > GPUSORT_GROUP_ROWS) && spec->value_type != NULL &&
 		(spec->value_type->kind == GPUSORT_KIND_FLOAT4 || spec->value_type->kind == GPUSORT_KIND_FLOAT8))

@@ -81,10 +81,11 @@ gpusort_plan_make(const Sort *sort, List *targetlist, GpusortBound bound, int pr
 	scan->flags = CUSTOMPATH_SUPPORT_BACKWARD_SCAN;
 	scan->custom_private = lappend(gpusort_plan_order(sort->numCols, sort->sortColIdx, sort->sortOperators,
 													  sort->collations, sort->nullsFirst),
-								   lcons_int(processes,
-											 lcons_int(!bound.unknown_to_core,
-													   list_make5_int(bound.ties, bound.below, (int) bound.groups.count,
-																	  bound.groups.columns, bound.groups.peer_columns))));
+								   lappend_int(lcons_int(processes,
+														 lcons_int(!bound.unknown_to_core,
+																   list_make5_int(bound.ties, bound.below, (int) bound.groups.count,
+																				  bound.groups.columns, bound.groups.peer_columns))),
+											   0));
 	if (bound.count != NULL)
 		scan->custom_exprs = list_make2(copyObject(bound.count), copyObject(bound.offset));
 	gpusort_plan_mark(scan);

@@ -230,9 +230,8 @@ returns_columns(PlannerInfo *root, RelOptInfo *rel, List *pathkeys, bool as_colu
 	return true;
 }
 
-/* Has a window function a run condition?  Looks at windows with PARTITION BY, or at those without. */
-static bool
-has_run_condition(const Query *query, bool partitioned)
+bool
+gpusort_plan_has_run_condition(const Query *query, bool partitioned)
 {
 	ListCell   *lc;
 
@@ -259,7 +258,7 @@ uses_first_rows(const PlannerInfo *root, const RelOptInfo *rel)
 		return false;
 	if (!bms_equal(rel->relids, root->all_baserels) || root->parse->groupClause != NIL || root->agginfos != NIL)
 		return false;
-	if (root->window_pathkeys != NIL ? !has_run_condition(root->parse, true) : !root->parse->hasDistinctOn)
+	if (root->window_pathkeys != NIL ? !gpusort_plan_has_run_condition(root->parse, true) : !root->parse->hasDistinctOn)
 		return false;
 	/* these are called for all rows: plan.c */
 	return !gpusort_calls_volatile(root->processed_tlist);
@@ -315,7 +314,7 @@ gpusort_plan_offer_order(PlannerInfo *root, RelOptInfo *rel)
 	if ((root->parse->distinctClause != NIL && root->distinct_pathkeys == NIL) || (!found && !uses_first_rows(root, rel)))
 		return;
 	/* the planner does not know that rows are read in part if a run condition ends them */
-	if (has_run_condition(root->parse, false) || is_read_in_part(root) ||
+	if (gpusort_plan_has_run_condition(root->parse, false) || is_read_in_part(root) ||
 		pathkeys_contained_in(pathkeys, cheapest->pathkeys) ||
 		gpusort_cost_few_rows(cheapest->rows, cheapest->pathtarget->width, list_length(pathkeys), slowest_comparison(pathkeys)) ||
 		!returns_columns(root, rel, pathkeys, false) || !gpusort_plan_key(pathkeys, &key) ||

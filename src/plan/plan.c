@@ -302,6 +302,8 @@ create_upper_paths(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input
 	if (stage == UPPERREL_ORDERED && gpusort_enabled && enable_sort &&
 		root->sort_pathkeys != NIL && input_rel->cheapest_total_path != NULL)
 		gpusort_plan_offer_paths(root, input_rel, output_rel);
+	if (stage == UPPERREL_WINDOW && gpusort_enabled && enable_sort)
+		gpusort_plan_offer_windows(root, input_rel, output_rel);
 	if (stage == UPPERREL_GROUP_AGG && gpusort_enabled)
 		gpusort_plan_offer_aggregates(root, input_rel, output_rel);
 }
@@ -314,6 +316,8 @@ set_rel_pathlist(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntry *r
 	if (rel->reloptkind == RELOPT_BASEREL && rte->rtekind == RTE_RELATION && rte->relkind != RELKIND_FOREIGN_TABLE &&
 		root->query_pathkeys != NIL && gpusort_enabled && enable_sort)
 		gpusort_plan_offer_order(root, rel);
+	if (rel->reloptkind == RELOPT_BASEREL && rte->rtekind == RTE_SUBQUERY && rel->subroot != NULL && gpusort_enabled)
+		gpusort_plan_offer_subquery(root, rel, rte);
 }
 
 void

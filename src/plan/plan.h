@@ -325,7 +325,7 @@ extern CustomScan *gpusort_plan_scan(const Plan *plan, Plan *child, List *column
  * Makes a custom scan node with the columns and the order of a Sort, and its place in the
  * plan tree.  targetlist refers to the child's columns.  processes: those that sort, or execute
  * the node, together.  custom_private is a list of five: column numbers, operators, collations,
- * NULLS FIRST flags, and numbers: processes, and the bound's known to core, ties, below and groups.
+ * NULLS FIRST flags, and numbers: processes, the bound's known to core, ties, below and groups, and the columns of shares, 0.
  * The version of gpusort follows.  read_plan() in node/spec.c unpacks it.  custom_exprs is the bound's count and offset, or NIL.
  */
 extern CustomScan *gpusort_plan_make(const Sort *sort, List *targetlist, GpusortBound bound, int processes,
@@ -353,6 +353,23 @@ extern AttrNumber gpusort_plan_projected(const Plan *result, AttrNumber attno);
  * and of the first row of each group 0.7.
  */
 extern Plan *gpusort_plan_lower_projection(Plan *plan);
+
+/* Has a window function a run condition?  Looks at windows with PARTITION BY, or at those without.  In paths.c. */
+extern bool gpusort_plan_has_run_condition(const Query *query, bool partitioned);
+
+/* ---- windows.c ---- */
+
+/*
+ * Offers plans for windows in which all processes compute them, each for shares of a sorted stream: partial paths of
+ * window_rel, and a Gather of them.
+ */
+extern void gpusort_plan_offer_windows(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *window_rel);
+
+/*
+ * Offers the partial paths of a subquery, of which the planner makes nothing if there is an OFFSET 0: it looks at that before it
+ * knows the constant.
+ */
+extern void gpusort_plan_offer_subquery(PlannerInfo *root, RelOptInfo *rel, const RangeTblEntry *rte);
 
 /* ---- parallel.c ---- */
 

@@ -125,13 +125,21 @@ gpusort_cpu_threads_allowed(void)
 	return builds > 0 ? Max(Min(allowed, processors() - builds), 0) : allowed;
 }
 
-/* A parallel worker is one of the query's processes already, so it sorts alone. */
+static bool others_wait = false;	/* gpusort_cpu_sort_alone() */
+
+void
+gpusort_cpu_sort_alone(bool alone)
+{
+	others_wait = alone;
+}
+
+/* A parallel worker is one of the query's processes already, so it has no threads, unless the others wait for it. */
 int
 gpusort_cpu_threads_most(uint64 rows)
 {
 	int			threads;
 
-	if (IsParallelWorker() || rows <= GPUSORT_CPU_DIRECT_KEYS)
+	if ((IsParallelWorker() && !others_wait) || rows <= GPUSORT_CPU_DIRECT_KEYS)
 		return 1;
 	threads = Min(max_parallel_workers_per_gather, max_parallel_workers);
 	threads = Min(1 + Min(threads, max_worker_processes), processors());

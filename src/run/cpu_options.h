@@ -33,6 +33,12 @@ extern void gpusort_cpu_thread_give(void);
 /* The most threads that a sort of this many rows may get, the backend's own one included. */
 extern int	gpusort_cpu_threads_most(uint64 rows);
 
+/*
+ * In a parallel worker: the other processes of the query wait while it sorts, so it may have as many threads as the leader; or they
+ * do not any more.
+ */
+extern void gpusort_cpu_sort_alone(bool alone);
+
 /* Are at least three quarters of the processors of the machine idle now?  True if that is not known. */
 extern bool gpusort_cpu_mostly_idle(void);
 

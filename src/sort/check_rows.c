@@ -36,7 +36,7 @@ gpusort_check_begin(GpusortStream *stream, const GpusortStreamInput *input)
 	}
 	check->subject = (GpusortCheckSubject) {.kind = input->kind, .name = input->name, .node = input->node};
 	check->in = check->dropped = check->tail = (GpusortChecksum) {0};
-	check->has_tail = check->bounded = false;
+	check->has_tail = check->bounded = check->shared = false;
 	check->bound.known = false;
 	check->marked.last.known = check->marked.at_end = false;
 	check->marked.out = (GpusortChecksum) {0};
@@ -202,21 +202,29 @@ gpusort_check_sorted(GpusortStream *stream, const GpusortSorted *sorted)
 	ExecClearTuple(stream->left);
 }
 
-/* Returns the rows that the whole result has. */
-static GpusortChecksum
-all_rows(const GpusortStream *stream)
+void
+gpusort_check_cut(GpusortStream *stream, TupleTableSlot *before, TupleTableSlot *after)
 {
-	const GpusortCheck *check = &stream->check;
-	GpusortChecksum all = {check->in.rows - check->dropped.rows, check->in.sum - check->dropped.sum};
+	GpusortCheck *check = &stream->check;
+	int			column;
 
-	return all;
+	gpusort_check_row_keep(&check->group_row, &check->order, before);
+	if (gpusort_check_row_compare(&check->group_row, &check->order, check->order.n, after, &column) > 0)
+		gpusort_check_sort_failed(stream, psprintf("The first row of a share sorts before the row before it, by column %d of the order.",
+												   column + 1));
+}
+
+GpusortChecksum
+gpusort_check_expected(const GpusortCheck *check)
+{
+	return (GpusortChecksum) {check->in.rows - check->dropped.rows, check->in.sum - check->dropped.sum};
 }
 
 /* The parent has all rows, or will have them with the next one. */
 static void
 check_all(GpusortStream *stream, const GpusortChecksum *out)
 {
-	GpusortChecksum all = all_rows(stream);
+	GpusortChecksum all = gpusort_check_expected(&stream->check);
 
 	/* of rows that a merge leaves out because they repeat another one, only the number is known */
 	if (stream->spill != NULL && gpusort_spill_repeated(stream->spill) > 0)
@@ -242,6 +250,8 @@ check_end(GpusortStream *stream)
 {
 	const GpusortCheck *check = &stream->check;
 
+	if (check->shared)
+		return;
 	if (!check->bounded)
 		check_all(stream, &check->place.out);
 	else if (check->place.out.rows < Min(check->in.rows, (uint64) stream->limit.rows))
@@ -270,7 +280,7 @@ check_forward(GpusortStream *stream, TupleTableSlot *slot)
 	gpusort_check_row_keep(&place->last, &check->order, slot);
 	place->last.hash = gpusort_check_hash_slot(slot);
 	gpusort_checksum_add(&place->out, place->last.hash);
-	if (check->bounded)
+	if (check->bounded || check->shared)
 		return;
 	if (check->bound.known && place->out.rows <= limit &&
 		gpusort_check_row_compare(&check->bound, &check->order, check->order.n, slot, &column) < 0)
@@ -285,7 +295,7 @@ check_forward(GpusortStream *stream, TupleTableSlot *slot)
 		check_all(stream, &out);
 	}
 	/* the last row is not handed on before all are known to be right */
-	if (place->out.rows >= all_rows(stream).rows)
+	if (place->out.rows >= gpusort_check_expected(check).rows)
 		check_all(stream, &place->out);
 }
 

@@ -24,43 +24,6 @@
 #include "base/pages.h"
 #include "sort/sort_state.h"
 
-/* The keys and rows of one process, as the process that adopts them sees them */
-typedef struct Published
-{
-	uint64		rows;			/* in the arena */
-	uint64		removed;		/* by the limit of groups */
-	uint64		nulls;			/* of values: NULLs, which are only counted */
-	GpusortChecksum in;			/* if the sort is checked: all rows, */
-	GpusortChecksum dropped;	/* and those of them that were removed */
-	GpusortPlace keys;
-	GpusortPlace store;			/* for rows */
-	GpusortDoubt doubt;			/* for rows */
-	GpusortSpillPublished spilled;	/* if there is any, no row is in the arena */
-} Published;
-
-/* A worker's part */
-typedef struct Part
-{
-	bool		begun;
-	bool		done;			/* everything below is final */
-	GpusortParticipant figures;
-	Published	published;
-	GpusortArenaFile file;		/* the arena's */
-} Part;
-
-struct GpusortParts
-{
-	bool		shared;			/* they lie in a segment */
-	/* of the leader's sort */
-	Size		memory;			/* bytes for each process */
-	bool		verified;
-	int64		limit;
-	GpusortActivitySort sort;	/* for gpusort_activity */
-	GpusortShared all;
-	int			n;
-	Part		parts[FLEXIBLE_ARRAY_MEMBER];
-};
-
 /* Adds the figures of one more sort: rows and ms are sums, the others are maxima. */
 static void
 add_figures(GpusortParticipant *participant, const GpusortParticipant *more)
@@ -78,7 +41,7 @@ add_figures(GpusortParticipant *participant, const GpusortParticipant *more)
 Size
 gpusort_parts_bytes(int workers)
 {
-	return offsetof(GpusortParts, parts) + workers * sizeof(Part);
+	return offsetof(GpusortParts, parts) + workers * sizeof(GpusortPart);
 }
 
 /* Raises no error.  Also a callback of the segment. */
@@ -88,7 +51,8 @@ take_back_files(dsm_segment *segment, Datum arg)
 	GpusortParts *parts = (GpusortParts *) DatumGetPointer(arg);
 
 	for (int i = 0; i < parts->n; i++)
-		gpusort_arena_take_back(&parts->parts[i].file, !parts->parts[i].done);
+		gpusort_arena_take_back(&parts->parts[i].file,
+								parts->every ? pg_atomic_read_u32(&parts->readers) > 0 : !parts->parts[i].done);
 }
 
 void
@@ -97,15 +61,26 @@ gpusort_parts_init(GpusortParts *parts, int workers, dsm_segment *segment)
 	memset(parts, 0, gpusort_parts_bytes(workers));
 	parts->n = workers;
 	parts->shared = segment != NULL;
+	pg_atomic_init_u32(&parts->readers, 0);
 	if (segment != NULL)
 		on_dsm_detach(segment, take_back_files, PointerGetDatum(parts));
+}
+
+/* Lends a file to each process that publishes, and prepares what they share.  cxt: removes files of spilled runs */
+static void
+lend(GpusortParts *parts, MemoryContext cxt)
+{
+	for (int i = 0; i < parts->n; i++)
+		gpusort_arena_lend(&parts->parts[i].file);
+	gpusort_spill_share(&parts->all.spill, parts->memory, parts->n + 1, cxt);
+	pg_atomic_init_u32(&parts->all.sample, 0);
 }
 
 void
 gpusort_parts_begin(GpusortParts *parts, GpusortStream *stream, int planned)
 {
 	take_back_files(NULL, PointerGetDatum(parts));
-	memset(parts->parts, 0, parts->n * sizeof(Part));
+	memset(parts->parts, 0, parts->n * sizeof(GpusortPart));
 	parts->memory = stream->memory_limit;
 	parts->verified = stream->check.on;
 	parts->limit = stream->limit.rows;
@@ -113,14 +88,30 @@ gpusort_parts_begin(GpusortParts *parts, GpusortStream *stream, int planned)
 	stream->memory_limit += (planned - parts->n) * parts->memory;
 	if (!parts->shared || stream->state == GPUSORT_STREAM_LEFT)
 		return;
-	for (int i = 0; i < parts->n; i++)
-		gpusort_arena_lend(&parts->parts[i].file);
-	gpusort_spill_share(&parts->all.spill, parts->memory, parts->n + 1, stream->cxt);
-	pg_atomic_init_u32(&parts->all.sample, 0);
+	lend(parts, stream->cxt);
 	stream->shared = &parts->all;
 }
 
-/* ---- a worker ---- */
+void
+gpusort_parts_open(GpusortParts *parts, const GpusortStreamInput *input, MemoryContext cxt)
+{
+	take_back_files(NULL, PointerGetDatum(parts));
+	memset(parts->parts, 0, parts->n * sizeof(GpusortPart));
+	pg_atomic_write_u32(&parts->readers, 0);
+	parts->every = true;
+	parts->memory = input->memory;
+	parts->verified = input->verified;
+	parts->limit = input->limit;
+	lend(parts, cxt);
+}
+
+/* ---- a process that publishes ---- */
+
+static GpusortPart *
+own_part(GpusortParts *parts)
+{
+	return &parts->parts[IsParallelWorker() ? ParallelWorkerNumber : GPUSORT_PARTS_LEADER(parts)];
+}
 
 void
 gpusort_parts_input(const GpusortParts *parts, GpusortStreamInput *input)
@@ -134,19 +125,20 @@ gpusort_parts_input(const GpusortParts *parts, GpusortStreamInput *input)
 void
 gpusort_parts_join(GpusortParts *parts, GpusortStream *stream)
 {
-	Part	   *part = &parts->parts[ParallelWorkerNumber];
+	GpusortPart *part = own_part(parts);
 	MemoryContext old = MemoryContextSwitchTo(stream->cxt);
 
 	part->begun = true;
 	stream->arena = gpusort_arena_begin(&part->file);
 	MemoryContextSwitchTo(old);
 	stream->shared = &parts->all;
+	stream->number = part - parts->parts;
 	stream->activity.sort = parts->sort;
 }
 
 /* Publishes rows in the arena.  Returns false if there are spilled ones, or if the arena has no memory for a directory. */
 static bool
-publish_rows(GpusortStream *stream, Published *published)
+publish_rows(GpusortStream *stream, GpusortPublished *published)
 {
 	if (stream->spill != NULL)
 		return false;
@@ -164,8 +156,8 @@ publish_rows(GpusortStream *stream, Published *published)
 void
 gpusort_parts_publish(GpusortParts *parts, GpusortStream *stream)
 {
-	Part	   *part = &parts->parts[ParallelWorkerNumber];
-	Published  *published = &part->published;
+	GpusortPart *part = own_part(parts);
+	GpusortPublished  *published = &part->published;
 
 	gpusort_gather_flush(stream, true);
 	gpusort_gather_note_memory(stream, gpusort_gather_memory(stream, 0));
@@ -194,13 +186,34 @@ gpusort_parts_publish(GpusortParts *parts, GpusortStream *stream)
 	gpusort_activity_end(&stream->activity);
 }
 
-/* ---- the leader, afterwards ---- */
+void
+gpusort_parts_enter(GpusortParts *parts)
+{
+	if (IsParallelWorker())
+		pg_atomic_fetch_add_u32(&parts->readers, 1);
+}
+
+void
+gpusort_parts_leave(GpusortParts *parts)
+{
+	if (IsParallelWorker())
+		pg_atomic_fetch_sub_u32(&parts->readers, 1);
+}
+
+void
+gpusort_parts_count(const GpusortParts *parts, int number, GpusortParticipant *participant)
+{
+	if (parts->parts[number].done)
+		add_figures(participant, &parts->parts[number].figures);
+}
+
+/* ---- the process that sorts: the leader, or any ---- */
 
 /* Adds the rows of an arena. */
 static void
-adopt_rows(GpusortStream *stream, Part *part)
+adopt_rows(GpusortParts *parts, GpusortStream *stream, GpusortPart *part)
 {
-	const Published *published = &part->published;
+	const GpusortPublished *published = &part->published;
 	MemoryContext old;
 	GpusortArena *arena;
 
@@ -210,7 +223,7 @@ adopt_rows(GpusortStream *stream, Part *part)
 		gpusort_set_begin(stream);
 	}
 	old = MemoryContextSwitchTo(stream->set_cxt);
-	arena = gpusort_arena_adopt(&part->file);
+	arena = parts->every ? gpusort_arena_attach(&part->file) : gpusort_arena_adopt(&part->file);
 	MemoryContextSwitchTo(old);
 	if (stream->rows.key != NULL)
 	{
@@ -239,8 +252,8 @@ adopt_runs(GpusortStream *stream, const GpusortSpillPublished *spilled, int work
 GpusortPartState
 gpusort_parts_adopt(GpusortParts *parts, GpusortStream *stream, int worker, GpusortParticipant *participant)
 {
-	Part	   *part = &parts->parts[worker];
-	const Published *published = &part->published;
+	GpusortPart	   *part = &parts->parts[worker];
+	const GpusortPublished *published = &part->published;
 	Size		adopted = 0;
 
 	if (part->done)
@@ -255,12 +268,13 @@ gpusort_parts_adopt(GpusortParts *parts, GpusortStream *stream, int worker, Gpus
 	}
 	if (part->done && published->rows > 0)
 	{
-		adopt_rows(stream, part);
+		adopt_rows(parts, stream, part);
 		adopted = part->file.used;
 	}
 	else
 	{
-		gpusort_arena_take_back(&part->file, !part->done);
+		if (!parts->every)
+			gpusort_arena_take_back(&part->file, !part->done);
 		if (part->done && published->spilled.nruns > 0)
 		{
 			adopt_runs(stream, &published->spilled, worker);

@@ -121,6 +121,7 @@ typedef struct GpusortCheck
 	GpusortChecksum dropped;	/* removed: the result does not have them */
 	GpusortChecksum tail;		/* behind the rows of the result that a LIMIT fetches */
 	bool		has_tail;
+	bool		shared;			/* this process returns only shares of the rows (share.c) */
 	bool		bounded;		/* core keeps only the rows that a LIMIT fetches, and tells of no other ones */
 	GpusortCheckRow bound;		/* the last bound of a LIMIT */
 	GpusortCheckRow group_row;	/* the last row of a sorted set of which the first rows of each group are taken, */
@@ -162,6 +163,7 @@ struct GpusortStream
 								 * of a sort that travels; NULL: none, or it has no memory */
 	MemoryContext arena_cxt;	/* of an arena of the process's own */
 	struct GpusortShared *shared;	/* with the other processes that gather; NULL: there are none */
+	int			number;			/* of the part that this process publishes; -1: it does not */
 	GpusortActivity activity;
 	GpusortCheck check;			/* gpusort.verify */
 
@@ -393,6 +395,59 @@ typedef struct GpusortShared
 	char		data[GPUSORT_SAMPLE_BYTES] pg_attribute_aligned(MAXIMUM_ALIGNOF);
 } GpusortShared;
 
+/* The keys and rows of one process, as the process that adopts them sees them */
+typedef struct GpusortPublished
+{
+	uint64		rows;			/* in the arena */
+	uint64		removed;		/* by the limit of groups */
+	uint64		nulls;			/* of values: NULLs, which are only counted */
+	GpusortChecksum in;			/* if the sort is checked: all rows, */
+	GpusortChecksum dropped;	/* and those of them that were removed */
+	GpusortPlace keys;
+	GpusortPlace store;			/* for rows */
+	GpusortDoubt doubt;			/* for rows */
+	GpusortSpillPublished spilled;	/* if there is any, no row is in the arena */
+} GpusortPublished;
+
+/* The part of a worker, or of the leader if every process has one */
+typedef struct GpusortPart
+{
+	bool		begun;
+	bool		done;			/* everything below is final */
+	GpusortParticipant figures;
+	GpusortPublished	published;
+	GpusortArenaFile file;		/* the arena's */
+} GpusortPart;
+
+struct GpusortParts
+{
+	bool		shared;			/* they lie in a segment */
+	bool		every;			/* the leader publishes a part, too, and any process may read them (share.c) */
+	pg_atomic_uint32 readers;	/* workers that do */
+	/* of the leader's sort */
+	Size		memory;			/* bytes for each process */
+	bool		verified;
+	int64		limit;
+	GpusortActivitySort sort;	/* for gpusort_activity */
+	GpusortShared all;
+	int			n;
+	GpusortPart		parts[FLEXIBLE_ARRAY_MEMBER];
+};
+
+/* If every process publishes a part, the leader's is behind the workers', and the last one is not gathered: it is for the order. */
+#define GPUSORT_PARTS_LEADER(parts)		((parts)->n - 2)
+#define GPUSORT_PARTS_ORDER(parts)		((parts)->n - 1)
+
+/* In the leader, before workers are launched: prepares parts that every process publishes.  cxt: as for gpusort_spill_share() */
+extern void gpusort_parts_open(GpusortParts *parts, const GpusortStreamInput *input, MemoryContext cxt);
+
+/* A process begins, and has ended, to use such parts.  Until it has, the leader keeps no file of them for its next query. */
+extern void gpusort_parts_enter(GpusortParts *parts);
+extern void gpusort_parts_leave(GpusortParts *parts);
+
+/* Adds the figures of what a process has gathered, if it has published that. */
+extern void gpusort_parts_count(const GpusortParts *parts, int number, GpusortParticipant *participant);
+
 /* In a worker, whose sort begins: its rows go to its part. */
 extern void gpusort_parts_join(GpusortParts *parts, GpusortStream *stream);
 
@@ -610,6 +665,12 @@ extern void gpusort_check_return(GpusortStream *stream, TupleTableSlot *slot, bo
 
 /* The merge's rows, which are all, have been handed over to core: checks them, and that core returns the same ones. */
 extern void gpusort_check_moved(GpusortStream *stream, const GpusortChecksum *moved);
+
+/* These rows are neighbours in the order. */
+extern void gpusort_check_cut(GpusortStream *stream, TupleTableSlot *before, TupleTableSlot *after);
+
+/* Returns the rows that the whole result has. */
+extern GpusortChecksum gpusort_check_expected(const GpusortCheck *check);
 
 /* As the result does. */
 extern void gpusort_check_rewind(GpusortCheck *check);

@@ -124,6 +124,8 @@ gpusort_set_spill(GpusortStream *stream)
 		MemoryContext old = MemoryContextSwitchTo(stream->cxt);
 
 		stream->spill = by_values ? gpusort_spill_begin(NULL, stream->memory_limit, shared) : begin_rows(stream, &sorted, shared);
+		if (stream->number >= 0)
+			gpusort_spill_join(stream->spill, stream->number);
 		MemoryContextSwitchTo(old);
 	}
 	gpusort_spill_begin_run(stream->spill);

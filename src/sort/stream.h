@@ -78,6 +78,7 @@ typedef struct GpusortSortSpec
 	bool		limit_ties;		/* the parent also fetches the rows equal to the last one */
 	bool		limit_below;	/* it fetches one row less than limit_count */
 	GpusortGroups groups;		/* if there are any, the limit is that of each group */
+	int			share_columns;	/* rows that are equal in so many columns are returned by one process; 0: the node returns all rows */
 } GpusortSortSpec;
 
 /* Describes a sort of rows of this kind by these columns, which stay the caller's.  spec is all zeros. */
@@ -308,5 +309,40 @@ extern void gpusort_parts_end(GpusortStream *stream);
 
 /* In the leader, when it has put its own rows: adds its figures. */
 extern void gpusort_stream_participate(const GpusortStream *stream, GpusortParticipant *participant);
+
+/* ---- several processes gather the rows of one sort, and each returns shares of them (share.c) ---- */
+
+/* In shared memory */
+typedef struct GpusortShares GpusortShares;
+
+extern Size gpusort_shares_bytes(int workers);
+
+/* In the leader: prepares shared memory in this segment. */
+extern void gpusort_shares_init(GpusortShares *shares, int workers, dsm_segment *segment);
+
+/*
+ * In the leader, before workers are launched, or launched again.  input: its memory, limit and verified.  The rows of a group are
+ * equal in the first columns, and all of a share.  When cxt is reset, no worker may run any more.
+ */
+extern void gpusort_shares_begin(GpusortShares *shares, const GpusortStreamInput *input, int columns, MemoryContext cxt);
+
+/*
+ * In every process: gathers rows of the child, if it is not too late for that; waits for all that gather, and for the one of them
+ * that sorts.  Then the stream is ready for gpusort_shares_next().  Returns true in the process that has sorted.  The stream is of
+ * rows, in slots of minimal tuples.
+ */
+extern bool gpusort_shares_sort(GpusortShares *shares, GpusortStream *stream, GpusortStreamInput *input, PlanState *child);
+
+/* Returns the next row of this process, or an empty slot at the end.  The row is valid until the next call. */
+extern TupleTableSlot *gpusort_shares_next(GpusortShares *shares, GpusortStream *stream);
+
+/* In every process that has sorted: it reads no row any more, and the stream is ended. */
+extern void gpusort_shares_leave(GpusortShares *shares);
+
+/* In the leader, before the segment is detached: the figures, with texts in the current memory context.  False if nothing is sorted yet. */
+extern bool gpusort_shares_figures(const GpusortShares *shares, GpusortStreamFigures *figures);
+
+/* The same: adds the figures of what the workers, from number 0, and the leader have gathered. */
+extern void gpusort_shares_participants(GpusortShares *shares, GpusortParticipant *workers, GpusortParticipant *leader);
 
 #endif							/* GPUSORT_SORT_STREAM_H */

@@ -10,7 +10,6 @@
  */
 #include "postgres.h"
 
-#include "access/parallel.h"
 #include "miscadmin.h"
 #include "utils/memutils.h"
 
@@ -79,8 +78,7 @@ gpusort_spill_begin(const GpusortSpillKey *key, Size memory, GpusortSpillShared 
 	spill->files = palloc(sizeof(GpusortSpillFile));
 	spill->nfiles = 1;
 	spill->shared = shared;
-	gpusort_spillfile_begin(&spill->files[0], extent_bytes, IsParallelWorker() && shared != NULL ? &shared->files : NULL,
-							ParallelWorkerNumber);
+	gpusort_spillfile_begin(&spill->files[0], extent_bytes, NULL, -1, true);
 	spill->maxruns = 64;
 	spill->runs = palloc(spill->maxruns * sizeof(GpusortSpillRun));
 	spill->out_buffer = palloc(extent_bytes);

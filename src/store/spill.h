@@ -204,12 +204,18 @@ extern void gpusort_spill_end(GpusortSpill *spill);
 extern void gpusort_spill_share(GpusortSpillShared *shared, Size memory, int processes, MemoryContext cxt);
 
 /*
- * In a worker: describes the runs, of which there is one at least, for the leader.  No other run may follow.  Merges some of them
+ * In a process that will publish its spill, before the first run: the spill goes to the files with this number, which other
+ * processes can read.
+ */
+extern void gpusort_spill_join(GpusortSpill *spill, int number);
+
+/*
+ * In such a process: describes the runs, of which there is one at least, for the process that merges.  No other run may follow.  Merges some of them
  * before if they are more than this process's part of the leader's buffers.
  */
 extern void gpusort_spill_publish(GpusortSpill *spill, GpusortSpillPublished *published);
 
-/* In the leader: adds the runs of a worker, from number 0, behind those of its own spill. */
-extern void gpusort_spill_adopt(GpusortSpill *spill, const GpusortSpillPublished *published, int worker);
+/* In the process that merges: adds the runs of the spill with this number, behind those of its own. */
+extern void gpusort_spill_adopt(GpusortSpill *spill, const GpusortSpillPublished *published, int number);
 
 #endif							/* GPUSORT_STORE_SPILL_H */

@@ -15,7 +15,6 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include "access/parallel.h"
 #include "commands/tablespace.h"
 #include "executor/instrument.h"
 #include "portability/instr_time.h"
@@ -38,11 +37,12 @@
 #define WRITE_BYTES	((Size) 32 * 1024)
 
 void
-gpusort_spillfile_begin(GpusortSpillFile *file, Size extent_bytes, const FileSet *set, int worker)
+gpusort_spillfile_begin(GpusortSpillFile *file, Size extent_bytes, const FileSet *set, int number, bool make)
 {
 	memset(file, 0, sizeof(GpusortSpillFile));
 	file->owner = CurrentResourceOwner;
-	file->worker = set != NULL ? worker : -1;
+	file->number = set != NULL ? number : -1;
+	file->make = make;
 	if (set != NULL)
 		file->set = *set;
 	file->extent_bytes = extent_bytes;
@@ -96,17 +96,17 @@ gpusort_spillfile_give(GpusortSpillFile *file, GpusortSpillPart part)
 	file->free[file->nfree++] = part;
 }
 
-/* Opens the next file.  A worker makes those of the set, and the leader reads them. */
+/* Opens the next file.  One process makes those of the set with a number, and another one reads them. */
 static File
 open_file(GpusortSpillFile *file)
 {
 	char		name[32];
 	File		result;
 
-	if (file->worker < 0)
+	if (file->number < 0)
 		return OpenTemporaryFile(false);
-	snprintf(name, sizeof(name), "gpusort.%d.%d", file->worker, file->nfiles);
-	if (IsParallelWorker())
+	snprintf(name, sizeof(name), "gpusort.%d.%d", file->number, file->nfiles);
+	if (file->make)
 		return FileSetCreate(&file->set, name);
 	result = FileSetOpen(&file->set, name, O_RDONLY);
 	if (result <= 0)

@@ -285,6 +285,16 @@ gpusort_spill_share(GpusortSpillShared *shared, Size memory, int processes, Memo
 }
 
 void
+gpusort_spill_join(GpusortSpill *spill, int number)
+{
+	MemoryContext old = MemoryContextSwitchTo(spill->cxt);
+
+	Assert(spill->nruns == 0);
+	gpusort_spillfile_begin(&spill->files[0], spill->shared->extent_bytes, &spill->shared->files, number, true);
+	MemoryContextSwitchTo(old);
+}
+
+void
 gpusort_spill_publish(GpusortSpill *spill, GpusortSpillPublished *published)
 {
 	Size		memory = spill->memory;
@@ -307,21 +317,21 @@ gpusort_spill_publish(GpusortSpill *spill, GpusortSpillPublished *published)
 }
 
 void
-gpusort_spill_adopt(GpusortSpill *spill, const GpusortSpillPublished *published, int worker)
+gpusort_spill_adopt(GpusortSpill *spill, const GpusortSpillPublished *published, int number)
 {
-	int			number = spill->nfiles++;
+	int			file = spill->nfiles++;
 	MemoryContext old = MemoryContextSwitchTo(spill->cxt);
 
 	spill->files = repalloc(spill->files, spill->nfiles * sizeof(GpusortSpillFile));
-	gpusort_spillfile_begin(&spill->files[number], spill->shared->extent_bytes, &spill->shared->files, worker);
-	spill->files[number].bytes = published->bytes;
+	gpusort_spillfile_begin(&spill->files[file], spill->shared->extent_bytes, &spill->shared->files, number, false);
+	spill->files[file].bytes = published->bytes;
 	MemoryContextSwitchTo(old);
 
 	for (int i = 0; i < published->nruns; i++)
 	{
 		GpusortSpillRun run = published->runs[i];
 
-		run.file = number;
+		run.file = file;
 		gpusort_spill_add_run(spill, run);
 	}
 	spill->lossy |= published->lossy;

@@ -69,7 +69,8 @@
 typedef struct GpusortSpillFile
 {
 	ResourceOwner owner;		/* closes the files, and removes them unless they are those of a set */
-	int			worker;			/* the number of the one that writes them to a set; -1: there is no set */
+	int			number;			/* in the set, of the process that writes them; -1: there is no set */
+	bool		make;			/* this process writes them */
 	FileSet		set;
 	Size		extent_bytes;	/* a power of two, up to 256 kB */
 	int64		bytes;			/* bytes ever taken, free ones included */
@@ -313,9 +314,9 @@ extern void gpusort_spill_stop_ahead(GpusortSpill *spill);
 
 /*
  * Initialises *file for the current memory context and resource owner, inside a transaction.  Creates no file yet.
- * set: NULL, or a set of files, which a worker, from number 0, writes, or has written, if this process is the leader.
+ * set: NULL, or a set of files, of which those with this number are made here, or were made by another process.
  */
-extern void gpusort_spillfile_begin(GpusortSpillFile *file, Size extent_bytes, const FileSet *set, int worker);
+extern void gpusort_spillfile_begin(GpusortSpillFile *file, Size extent_bytes, const FileSet *set, int number, bool make);
 
 /* Takes what is behind the last byte taken, up to the end of its extent.  reuse: or a free part. */
 extern GpusortSpillPart gpusort_spillfile_take(GpusortSpillFile *file, bool reuse);

@@ -1,0 +1,127 @@
+# Windows that all processes compute, each for shares of a sorted stream: the answers are core's.
+#
+# Queries of one window and of several, with any number of workers, with a leader that takes part and one that does not,
+# with memory for all rows and without, in subqueries, joins, lateral joins and cursors.  Then what ends in between: a
+# LIMIT, a cancel, a worker that is killed; and what EXPLAIN and the counters say.
+#
+#   SEED=n, CASES=n (60 by default)
+
+use strict;
+use warnings;
+
+use GpusortTest;
+use RandomTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my ($seed, $cases) = begin_cases(60);
+my $node = new_node('shares', settings => "shared_preload_libraries = 'gpusort'\nautovacuum = off\nmax_worker_processes = 16\nmax_parallel_workers = 16\nrestart_after_crash = on");
+$node->start;
+$node->safe_psql('postgres', <<'SQL');
+CREATE EXTENSION gpusort;
+CREATE TABLE t AS SELECT i AS id, i % 7 AS few, CASE WHEN i % 11 > 0 THEN hashint4(i) % 500 END AS mid, hashint4(i + 1) AS k, (i % 97) / 8.0::float8 AS f,
+	(hashint4(i) % 300)::text COLLATE "C" AS x, CASE WHEN i % 3 > 0 THEN i::numeric / 10 END AS n, repeat('pad', i % 20) AS pad FROM generate_series(1, 20000) i;
+CREATE TABLE none (LIKE t);
+CREATE TABLE one AS SELECT id, 1 AS few, 2 AS mid, k, f, 'x' COLLATE "C" AS x, n, pad FROM t LIMIT 3000;
+CREATE TABLE o AS SELECT i AS r FROM generate_series(0, 6) i;
+ANALYZE;
+SQL
+my $session = session($node);
+my $shared = 'SET gpusort.force = on; SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0; SET max_parallel_workers_per_gather = ';
+srand($seed);
+
+# the rows, in any order, as a number and a sum of hashes
+sub digest { return "SELECT count(*), sum(hashtextextended(q::text, 0)::numeric) FROM ($_[0]) q" }
+
+sub same_answer
+{
+	my ($name, $workers, $settings, $query) = @_;
+	my $core = answer($session, 'RESET ALL', 'SET gpusort.enabled = off', 'SET max_parallel_workers_per_gather = 0', $query);
+	answer($session, 'RESET ALL', "$shared$workers", $settings);
+	return is(answer($session, $query), $core, $name);
+}
+
+# ---- random windows ----
+
+my @partitions = ('few', 'mid', 'x', 'few, mid', 'mid, x', 'n', 'id % 3', 'id / 1000', 'few, id % 2', 'f', 'id');
+my @frames = ('', 'ROWS BETWEEN 2 PRECEDING AND 1 FOLLOWING', 'ROWS UNBOUNDED PRECEDING', 'GROUPS BETWEEN 1 PRECEDING AND CURRENT ROW EXCLUDE TIES',
+	'RANGE BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING EXCLUDE CURRENT ROW', 'ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING');
+my @functions = ('row_number()', 'rank()', 'dense_rank()', 'percent_rank()', 'cume_dist()', 'ntile(4)', 'lag(k, 2)', 'lead(n, 1, 0)', 'first_value(k)', 'last_value(id)',
+	'nth_value(x, 3)', 'sum(k)', 'count(*)', 'max(x)', 'avg(n)', 'count(*) FILTER (WHERE k > 0)', 'array_agg(few)', "string_agg(x, ',')");
+my %plans;
+foreach my $i (1 .. $cases)
+{
+	my @some = map { $functions[ rand @functions ] } 1 .. 1 + int(rand 3);
+	my $partition = $partitions[ rand @partitions ];
+	my $order = ('k, id', 'id DESC', 'f, id', 'x, id', 'n NULLS FIRST, id')[ rand 5 ];
+	my $windows = "w AS (PARTITION BY $partition ORDER BY $order $frames[ rand @frames ])";
+	my @values = map { "$_ OVER w" } @some;
+	if (rand() < 0.4)
+	{
+		# a second window, perhaps with another sort
+		my $second = rand() < 0.7 ? (split /, /, $partition)[0] : $partitions[ rand @partitions ];
+		$windows .= ", v AS (PARTITION BY $second ORDER BY " . ('id', 'k, id', '-id')[ rand 3 ] . ')';
+		push @values, 'sum(mid) OVER v', 'row_number() OVER v';
+	}
+	my $table = ('t', 't', 't', 'none', 'one', '(SELECT * FROM t WHERE few < 3) t', '(SELECT t.* FROM t JOIN o ON few = r) t', '(SELECT DISTINCT * FROM t) t')[ rand 8 ];
+	my $select = "SELECT id, few, mid, " . join(', ', @values) . " FROM $table" . (rand() < 0.3 ? ' WHERE k % 3 <> 0' : '') . " WINDOW $windows";
+	my $query = (
+		digest($select), digest("$select OFFSET 0"), "$select ORDER BY id",
+		digest("SELECT * FROM ($select) z JOIN o ON few = r"),
+		"SELECT r, (SELECT count(*) FROM ($select OFFSET 0) z WHERE z.few = r) FROM o ORDER BY r",
+		"SELECT r, c, s FROM o, LATERAL (SELECT count(*) AS c, sum(id) AS s FROM (" . ($select =~ s/ WINDOW/ WHERE t.id % 7 >= r WINDOW/r) . ") z) y ORDER BY r",
+	)[ rand 6 ];
+	$query =~ s/WHERE k % 3 <> 0 WHERE/WHERE k % 3 <> 0 AND/;
+	my $settings = join('; ', 'SET parallel_leader_participation = ' . (rand() < 0.3 ? 'off' : 'on'), rand() < 0.3 ? "SET gpusort.memory_limit = '64kB'" : 'SET work_mem = \'64MB\'',
+		'SET gpusort.verify = ' . (rand() < 0.5 ? 'on' : 'off'));
+	my $workers = int(rand 5);
+	same_answer("case $i", $workers, $settings, $query) or diag("SEED=$seed\n$shared$workers; $settings\n$query");
+	$plans{ answer($session, "EXPLAIN $query") =~ /Shared by/ ? 'shared' : 'other' }++;
+}
+cmp_ok($plans{shared} // 0, '>', $cases / 8, "$plans{shared} of $cases plans had shares");
+
+# ---- what EXPLAIN says ----
+
+my $window = 'SELECT id, row_number() OVER w AS r, sum(k) OVER w AS s FROM t WINDOW w AS (PARTITION BY mid ORDER BY k, id)';
+answer($session, 'RESET ALL', "${shared}2");
+my $plan = answer($session, "EXPLAIN (COSTS OFF) SELECT sum(r) FROM ($window OFFSET 0) q");
+like($plan, qr/^Finalize Aggregate\n +->  Gather\n +Workers Planned: 2\n +->  Partial Aggregate\n(?: +->  Subquery.*\n)? +->  WindowAgg\n(?: +Window: .*\n)? +->  Parallel Custom Scan \(GpuSort\)\n +Sort Key: t\.mid, t\.k, t\.id\n +Shared by: t\.mid\n +->  Parallel Seq Scan on t$/,
+	'the partial path of a subquery is handed up');
+$plan = answer($session, "EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) SELECT sum(r) FROM ($window OFFSET 0) q");
+like($plan, qr/Engine: (?:cpu|cuda).*\n(?:.*\n)* +(?:Leader|Worker 0): +Rows: \d+ +Memory: \d+kB\n/, 'EXPLAIN ANALYZE shows what each process has gathered');
+my $gathered = 0;
+$gathered += $_ foreach $plan =~ /(?:Leader|Worker \d+): +Rows: (\d+)/g;
+is($gathered, 20000, 'these are all rows');
+
+foreach my $query (
+	'SELECT id, row_number() OVER (ORDER BY k, id) FROM t',
+	'SELECT id, sum(k) OVER (PARTITION BY few ORDER BY id), sum(k) OVER (PARTITION BY mid ORDER BY id) FROM t',
+	'SELECT id, sum(k) OVER (PARTITION BY nextval(\'s\') % 3 ORDER BY id) FROM t',
+	'SELECT * FROM (SELECT id, row_number() OVER (PARTITION BY few ORDER BY id) AS r FROM t) q WHERE r <= 2')
+{
+	answer($session, 'CREATE SEQUENCE IF NOT EXISTS s');
+	unlike(answer($session, "EXPLAIN SELECT count(*) FROM ($query OFFSET 0) z"), qr/Shared by/, "no shares: $query");
+}
+
+# ---- what ends in between ----
+
+same_answer('a LIMIT', 3, '', "SELECT count(*) FROM ($window LIMIT 10) q");
+same_answer('few rows of a cursor', 3, '', 'SELECT 1');
+answer($session, 'BEGIN', "DECLARE c CURSOR FOR $window");
+is(scalar(split /\n/, answer($session, 'FETCH 3 FROM c')), 3, 'a cursor fetches some rows');
+answer($session, 'COMMIT');
+$node->safe_psql('postgres', 'CREATE FUNCTION slow(int) RETURNS int LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$ BEGIN PERFORM pg_sleep(0.001); RETURN $1; END $$');
+foreach my $where ('WHERE slow(id) > 0', '')
+{
+	my $slow = $where ? $window =~ s/ WINDOW/ $where WINDOW/r : "SELECT slow(r::int) AS r FROM ($window) z";
+	$session->{err} = '';
+	answer($session, "SET statement_timeout = '700ms'", "SELECT sum(r) FROM ($slow OFFSET 0) q");
+	like($session->{err}, qr/canceling statement due to statement timeout/,
+		$where ? 'cancelled while rows are gathered' : 'cancelled while rows are returned');
+	answer($session, 'RESET statement_timeout');
+	like(answer($session, "SELECT sum(r) FROM ($window OFFSET 0) q"), qr/^\d+$/, 'the next query is answered');
+	is(answer($session, 'SELECT count(*) FROM pg_ls_tmpdir()'), '0', 'no temporary file is left');
+}
+is(answer($session, "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'parallel worker'"), '0', 'no worker is left');
+done_testing();
