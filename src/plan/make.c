@@ -72,6 +72,15 @@ gpusort_plan_scan(const Plan *plan, Plan *child, List *columns, const CustomScan
 	return scan;
 }
 
+List *
+gpusort_plan_private(List *order, GpusortBound bound, int processes, int share_columns)
+{
+	List	   *numbers = list_make5_int(processes, !bound.unknown_to_core, bound.ties, bound.below, (int) bound.groups.count);
+
+	numbers = lappend_int(lappend_int(numbers, bound.groups.columns), bound.groups.peer_columns);
+	return lappend(list_copy(order), lappend_int(numbers, share_columns));
+}
+
 CustomScan *
 gpusort_plan_make(const Sort *sort, List *targetlist, GpusortBound bound, int processes,
 				  const CustomScanMethods *methods)
@@ -79,13 +88,9 @@ gpusort_plan_make(const Sort *sort, List *targetlist, GpusortBound bound, int pr
 	CustomScan *scan = gpusort_plan_scan(&sort->plan, outerPlan(sort), targetlist, methods);
 
 	scan->flags = CUSTOMPATH_SUPPORT_BACKWARD_SCAN;
-	scan->custom_private = lappend(gpusort_plan_order(sort->numCols, sort->sortColIdx, sort->sortOperators,
-													  sort->collations, sort->nullsFirst),
-								   lappend_int(lcons_int(processes,
-														 lcons_int(!bound.unknown_to_core,
-																   list_make5_int(bound.ties, bound.below, (int) bound.groups.count,
-																				  bound.groups.columns, bound.groups.peer_columns))),
-											   0));
+	scan->custom_private = gpusort_plan_private(gpusort_plan_order(sort->numCols, sort->sortColIdx, sort->sortOperators,
+																   sort->collations, sort->nullsFirst),
+												bound, processes, 0);
 	if (bound.count != NULL)
 		scan->custom_exprs = list_make2(copyObject(bound.count), copyObject(bound.offset));
 	gpusort_plan_mark(scan);

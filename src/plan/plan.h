@@ -322,11 +322,15 @@ extern List *gpusort_plan_appended(const Plan *plan);
 extern CustomScan *gpusort_plan_scan(const Plan *plan, Plan *child, List *columns, const CustomScanMethods *methods);
 
 /*
+ * Returns the custom_private of a GpuSort, to which its version is added: what gpusort_plan_order() has made, and numbers: processes,
+ * the bound's known to core, ties, below and groups, and the columns of shares, or 0.  read_plan() in node/unpack.c reads it.
+ */
+extern List *gpusort_plan_private(List *order, GpusortBound bound, int processes, int share_columns);
+
+/*
  * Makes a custom scan node with the columns and the order of a Sort, and its place in the
  * plan tree.  targetlist refers to the child's columns.  processes: those that sort, or execute
- * the node, together.  custom_private is a list of five: column numbers, operators, collations,
- * NULLS FIRST flags, and numbers: processes, the bound's known to core, ties, below and groups, and the columns of shares, 0.
- * The version of gpusort follows.  read_plan() in node/spec.c unpacks it.  custom_exprs is the bound's count and offset, or NIL.
+ * the node, together.  custom_exprs is the bound's count and offset, or NIL.
  */
 extern CustomScan *gpusort_plan_make(const Sort *sort, List *targetlist, GpusortBound bound, int processes,
 									 const CustomScanMethods *methods);
@@ -357,13 +361,16 @@ extern Plan *gpusort_plan_lower_projection(Plan *plan);
 /* Has a window function a run condition?  Looks at windows with PARTITION BY, or at those without.  In paths.c. */
 extern bool gpusort_plan_has_run_condition(const Query *query, bool partitioned);
 
-/* ---- windows.c ---- */
+/* ---- shared_plans.c ---- */
 
 /*
  * Offers plans for windows in which all processes compute them, each for shares of a sorted stream: partial paths of
  * window_rel, and a Gather of them.
  */
 extern void gpusort_plan_offer_windows(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *window_rel);
+
+/* The same for groups whose aggregates sort: partial paths of grouped, and a Gather of them. */
+extern void gpusort_plan_offer_groups(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *grouped);
 
 /*
  * Offers the partial paths of a subquery, of which the planner makes nothing if there is an OFFSET 0: it looks at that before it

@@ -1,6 +1,7 @@
-# Windows that all processes compute, each for shares of a sorted stream: the answers are core's.
+# Windows, and groups with aggregates that sort, that all processes compute, each for shares of a sorted stream: the answers are
+# core's.
 #
-# Queries of one window and of several, with any number of workers, with a leader that takes part and one that does not,
+# Queries of one window and of several, and of groups, with any number of workers, with a leader that takes part and one that does not,
 # with memory for all rows and without, in subqueries, joins, lateral joins and cursors.  Then what ends in between: a
 # LIMIT, a cancel, a worker that is killed; and what EXPLAIN and the counters say.
 #
@@ -65,13 +66,26 @@ foreach my $i (1 .. $cases)
 		push @values, 'sum(mid) OVER v', 'row_number() OVER v';
 	}
 	my $table = ('t', 't', 't', 'none', 'one', '(SELECT * FROM t WHERE few < 3) t', '(SELECT t.* FROM t JOIN o ON few = r) t', '(SELECT DISTINCT * FROM t) t')[ rand 8 ];
+	my $query;
 	my $select = "SELECT id, few, mid, " . join(', ', @values) . " FROM $table" . (rand() < 0.3 ? ' WHERE k % 3 <> 0' : '') . " WINDOW $windows";
-	my $query = (
+	if (rand() < 0.25)
+	{
+		my @by = split /, /, $partition;
+		my @sums = ('count(DISTINCT k)', 'array_agg(k ORDER BY f, id)', "string_agg(x, ',' ORDER BY id DESC)", 'percentile_cont(0.3) WITHIN GROUP (ORDER BY f)', 'mode() WITHIN GROUP (ORDER BY mid)',
+			'sum(k)', 'max(x)', 'count(DISTINCT x)', 'rank(3) WITHIN GROUP (ORDER BY few)');
+		my $groups = 'SELECT ' . join(', ', @by, map { $sums[ rand @sums ] } 1 .. 3) . " FROM $table GROUP BY " . join(', ', @by);
+		$select = $groups;
+		$query = (digest($groups), "SELECT count(*) FROM ($groups OFFSET 0) g", $groups . ' ORDER BY ' . join(', ', @by))[ rand 3 ];
+	}
+	else
+	{
+		$query = (
 		digest($select), digest("$select OFFSET 0"), "$select ORDER BY id",
 		digest("SELECT * FROM ($select) z JOIN o ON few = r"),
 		"SELECT r, (SELECT count(*) FROM ($select OFFSET 0) z WHERE z.few = r) FROM o ORDER BY r",
 		"SELECT r, c, s FROM o, LATERAL (SELECT count(*) AS c, sum(id) AS s FROM (" . ($select =~ s/ WINDOW/ WHERE t.id % 7 >= r WINDOW/r) . ") z) y ORDER BY r",
-	)[ rand 6 ];
+		)[ rand 6 ];
+	}
 	$query =~ s/WHERE k % 3 <> 0 WHERE/WHERE k % 3 <> 0 AND/;
 	my $settings = join('; ', 'SET parallel_leader_participation = ' . (rand() < 0.3 ? 'off' : 'on'), rand() < 0.3 ? "SET gpusort.memory_limit = '64kB'" : 'SET work_mem = \'64MB\'',
 		'SET gpusort.verify = ' . (rand() < 0.5 ? 'on' : 'off'));
@@ -122,6 +136,18 @@ foreach my $where ('WHERE slow(id) > 0', '')
 	answer($session, 'RESET statement_timeout');
 	like(answer($session, "SELECT sum(r) FROM ($window OFFSET 0) q"), qr/^\d+$/, 'the next query is answered');
 	is(answer($session, 'SELECT count(*) FROM pg_ls_tmpdir()'), '0', 'no temporary file is left');
+}
+
+# a worker is terminated while it returns rows, and one while it gathers
+foreach my $slow ("SELECT slow(r::int) AS r FROM ($window) z", $window =~ s/ WINDOW/ WHERE slow(id) > 0 WINDOW/r)
+{
+	$session->{err} = '';
+	my ($out, $err);
+	my $killer = in_background($node, \$out, \$err, "DO \$\$ BEGIN FOR i IN 1 .. 1000 LOOP EXIT WHEN (SELECT bool_or(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE backend_type = 'parallel worker' AND query_start < clock_timestamp() - interval '500 ms'); PERFORM pg_sleep(0.01); PERFORM pg_stat_clear_snapshot(); END LOOP; END \$\$");
+	answer($session, "SELECT sum(r) FROM ($slow OFFSET 0) q");
+	like($session->{err}, qr/terminating (?:connection|background worker|parallel worker)|lost connection/, 'a worker is terminated');
+	$killer->finish;
+	like(answer($session, "SELECT sum(r) FROM ($window OFFSET 0) q"), qr/^\d+$/, 'the next query is answered');
 }
 is(answer($session, "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'parallel worker'"), '0', 'no worker is left');
 done_testing();

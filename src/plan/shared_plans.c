@@ -1,0 +1,408 @@
+/*-------------------------------------------------------------------------
+ *
+ * shared_plans.c
+ *		Offers the planner windows and groups that all processes compute.
+ *
+ * PostgreSQL has no parallel plan for window functions, since all rows of a partition must come to one process, and none for
+ * aggregates that sort, whose states cannot be combined.  A GpuSort below a Gather can return shares (sort/share.c), of which
+ * each has whole partitions, or groups:
+ *
+ *		Gather
+ *		  ->  WindowAgg
+ *				->  Parallel Custom Scan (GpuSort)
+ *					  ->  a partial plan
+ *
+ * The planner has made the plan for one process.  Here its WindowAggs, or its Agg, are put above such a GpuSort once more.  All
+ * windows must have a partition column in common, by which the lowest one sorts first.  A subquery hands such a partial
+ * path up, so that a filter, a join or an aggregate above runs in all processes as well.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <math.h>
+
+#include "catalog/pg_proc.h"
+#include "nodes/extensible.h"
+#include "nodes/nodeFuncs.h"
+#include "optimizer/clauses.h"
+#include "optimizer/cost.h"
+#include "optimizer/optimizer.h"
+#include "optimizer/pathnode.h"
+#include "optimizer/paths.h"
+#include "optimizer/planmain.h"
+#include "optimizer/tlist.h"
+#include "utils/lsyscache.h"
+#include "utils/selfuncs.h"
+
+#include "base/shmem.h"
+#include "compat.h"
+#include "guc.h"
+#include "node/node.h"
+#include "plan/costs.h"
+#include "plan/plan.h"
+
+/* Makes the plan of a GpuSort that returns shares.  custom_private: its order, and the numbers of shares' columns and of processes */
+static Plan *
+plan_shares(PlannerInfo *root, RelOptInfo *rel, CustomPath *path, List *targetlist, List *clauses, List *children)
+{
+	List	   *order = linitial(path->custom_private);
+	List	   *numbers = lsecond(path->custom_private);
+	Plan	   *child = linitial(children);
+	CustomScan *scan = gpusort_plan_scan(child, child, child->targetlist, &gpusort_node_methods);
+
+	/* setrefs.c comes later */
+	scan->scan.plan.targetlist = targetlist;
+	scan->custom_scan_tlist = copyObject(targetlist);
+	scan->scan.plan.qual = scan->scan.plan.initPlan = NIL;
+	outerPlan(scan) = child;
+	innerPlan(scan) = NULL;
+	scan->custom_private = gpusort_plan_private(order, gpusort_unbounded, lsecond_int(numbers), linitial_int(numbers));
+	gpusort_plan_mark(scan);
+	return &scan->scan.plan;
+}
+
+static const CustomPathMethods shares_methods = {
+	.CustomName = "GpuSort",
+	.PlanCustomPath = plan_shares,
+};
+
+/* What is found in the plan of one process */
+typedef struct Sorted
+{
+	Path	   *input;			/* what the lowest WindowAgg, or the Agg, reads, in its order: */
+	List	   *pathkeys;
+	GpusortSortColumn *columns; /* the same, of the target that partial paths have */
+	List	   *exprs;			/* which these are */
+	int			n;
+	int			shared;			/* so many of them are partition columns of all windows, or those of the groups */
+} Sorted;
+
+/* Adds a column.  False if gpusort may leave the sort to core when it is executed: it may have come to distrust the words of libc's strings. */
+static bool
+add_column(Sorted *sorted, int attno, Oid operator, Oid collation, bool nulls_first, Expr *expr)
+{
+	GpusortComparison comparison = gpusort_rowkey_slowest(exprType((Node *) expr), collation);
+
+	sorted->columns[sorted->n++] = gpusort_rowkey_column(attno, operator, collation, nulls_first, expr);
+	sorted->exprs = lappend(sorted->exprs, expr);
+	return comparison != GPUSORT_COMPARISON_LIBC && comparison != GPUSORT_COMPARISON_CITEXT;
+}
+
+/* Finds the columns by which a window sorts: those of its partitions first, each once.  False if they cannot be sorted by. */
+static bool
+find_window_columns(const WindowClause *window, const PathTarget *target, Sorted *sorted)
+{
+	List	   *clauses = list_concat_copy(window->partitionClause, window->orderClause);
+	ListCell   *lc;
+
+	sorted->columns = palloc(list_length(clauses) * sizeof(GpusortSortColumn));
+	foreach(lc, clauses)
+	{
+		SortGroupClause *clause = lfirst_node(SortGroupClause, lc);
+		int			n = list_length(target->exprs);
+		int			i = 0;
+		Expr	   *expr;
+
+		while (i < n && get_pathtarget_sortgroupref(target, i) != clause->tleSortGroupRef)
+			i++;
+		if (i == n)
+			return false;
+		expr = list_nth(target->exprs, i);
+		if (!list_member_ptr(sorted->exprs, expr) &&
+			!add_column(sorted, i + 1, clause->sortop, exprCollation((Node *) expr), clause->nulls_first, expr))
+			return false;
+	}
+	return true;
+}
+
+/* The same of pathkeys */
+static bool
+find_pathkey_columns(List *pathkeys, const PathTarget *target, Sorted *sorted)
+{
+	ListCell   *lc;
+
+	sorted->columns = palloc(list_length(pathkeys) * sizeof(GpusortSortColumn));
+	foreach(lc, pathkeys)
+	{
+		PathKey    *pathkey = lfirst_node(PathKey, lc);
+		EquivalenceMember *member = NULL;
+		int			attno = 0;
+
+		while (member == NULL && attno < list_length(target->exprs))
+			member = find_ec_member_matching_expr(pathkey->pk_eclass, list_nth(target->exprs, attno++), NULL);
+		if (member == NULL || pathkey->pk_eclass->ec_has_volatile ||
+			!add_column(sorted, attno, gpusort_pathkey_operator(pathkey, member->em_datatype), pathkey->pk_eclass->ec_collation,
+						pathkey->pk_nulls_first, list_nth(target->exprs, attno - 1)))
+			return false;
+	}
+	return true;
+}
+
+/* Finds the windows of a path.  False if there is no column of all partitions.  target: what partial paths have */
+static bool
+find_windows(PlannerInfo *root, Path *path, const PathTarget *target, Sorted *sorted)
+{
+	List	   *windows = NIL;
+	const WindowClause *lowest;
+	ListCell   *column;
+
+	while (IsA(path, WindowAggPath) ||
+		   ((IsA(path, SortPath) || IsA(path, IncrementalSortPath)) && IsA(((SortPath *) path)->subpath, WindowAggPath)))
+	{
+		if (IsA(path, WindowAggPath))
+		{
+			windows = lappend(windows, ((WindowAggPath *) path)->winclause);
+			path = ((WindowAggPath *) path)->subpath;
+		}
+		else
+			path = ((SortPath *) path)->subpath;
+	}
+	*sorted = (Sorted) {.input = path};
+	if (windows == NIL || path->param_info != NULL)
+		return false;
+	lowest = llast_node(WindowClause, windows);
+	if (!find_window_columns(lowest, target, sorted))
+		return false;
+	sorted->pathkeys = make_pathkeys_for_sortclauses(root, list_concat_copy(lowest->partitionClause, lowest->orderClause),
+													 root->processed_tlist);
+	foreach(column, lowest->partitionClause)
+	{
+		ListCell   *lc;
+
+		foreach(lc, windows)
+		{
+			if (get_sortgroupref_clause_noerr(lfirst_node(SortGroupClause, column)->tleSortGroupRef,
+											  lfirst_node(WindowClause, lc)->partitionClause) == NULL)
+				break;
+		}
+		if (lc != NULL)
+			break;
+		sorted->shared++;
+	}
+	return sorted->shared > 0;
+}
+
+/*
+ * Puts the arguments in the place of window functions, and sets *safe to false if one of the functions cannot be called in
+ * workers.  A mutator.
+ */
+static Node *
+strip_window_functions(Node *node, bool *safe)
+{
+	WindowFunc *function = (WindowFunc *) node;
+
+	if (node == NULL)
+		return NULL;
+	if (!IsA(node, WindowFunc))
+		return expression_tree_mutator(node, strip_window_functions, safe);
+	*safe &= func_parallel(function->winfnoid) == PROPARALLEL_SAFE;
+	return (Node *) list_make2(function->args, function->aggfilter);
+}
+
+/*
+ * Can workers compute the windows?  The planner takes them for restricted, since the order of a partition's rows might differ
+ * from worker to worker.  Here one process has them all.
+ */
+static bool
+are_safe(PlannerInfo *root, const RelOptInfo *window_rel)
+{
+	bool		safe = true;
+	Node	   *exprs = strip_window_functions((Node *) window_rel->reltarget->exprs, &safe);
+
+	return safe && is_parallel_safe(root, exprs) && is_parallel_safe(root, (Node *) root->parse->windowClause);
+}
+
+/* Makes a GpuSort that returns shares of a partial path's rows. */
+static Path *
+make_shares(PlannerInfo *root, RelOptInfo *rel, Path *partial, double processes, const Sorted *sorted, const GpusortCostInput *input)
+{
+	CustomPath *path = makeNode(CustomPath);
+	AttrNumber *attnos = palloc(sorted->n * sizeof(AttrNumber));
+	Oid		   *operators = palloc(sorted->n * sizeof(Oid));
+	Oid		   *collations = palloc(sorted->n * sizeof(Oid));
+	bool	   *nulls_first = palloc(sorted->n * sizeof(bool));
+
+	for (int i = 0; i < sorted->n; i++)
+	{
+		attnos[i] = sorted->columns[i].attno;
+		operators[i] = sorted->columns[i].sort_operator;
+		collations[i] = sorted->columns[i].collation;
+		nulls_first[i] = sorted->columns[i].nulls_first;
+	}
+
+	path->path.pathtype = T_CustomScan;
+	path->path.parent = rel;
+	path->path.pathtarget = partial->pathtarget;
+	path->path.parallel_aware = path->path.parallel_safe = true;
+	path->path.parallel_workers = partial->parallel_workers;
+	path->path.rows = partial->rows;
+	path->path.startup_cost = partial->total_cost + gpusort_cost_shared(input, processes);
+	path->path.total_cost = path->path.startup_cost + cpu_operator_cost * partial->rows;
+	path->path.pathkeys = sorted->pathkeys;
+	gpusort_path_inherit_disabled(&path->path, partial);
+	path->custom_paths = list_make1(partial);
+	path->custom_private = list_make2(gpusort_plan_order(sorted->n, attnos, operators, collations, nulls_first),
+									  list_make2_int(sorted->shared, partial->parallel_workers + 1));
+	path->methods = &shares_methods;
+	return &path->path;
+}
+
+/* Puts the nodes of a path, which are WindowAggs and Sorts, or an Agg, above another one, which has a part of the rows. */
+static Path *
+rebuild(PlannerInfo *root, RelOptInfo *rel, const Path *path, const Path *lowest, Path *shares, double part)
+{
+	bool		groups = IsA(path, AggPath);
+	Size		bytes = groups ? sizeof(AggPath) : sizeof(WindowAggPath);
+	const Path *below;
+	Path	   *subpath;
+	Path	   *copy;
+
+	if (path == lowest)
+		return shares;
+	if (!groups && !IsA(path, WindowAggPath))
+		return (Path *) create_sort_path(root, rel, rebuild(root, rel, ((const SortPath *) path)->subpath, lowest, shares, part),
+										 path->pathkeys, -1);
+	copy = memcpy(palloc(bytes), path, bytes);
+	below = groups ? ((const AggPath *) path)->subpath : ((const WindowAggPath *) path)->subpath;
+	subpath = rebuild(root, rel, below, lowest, shares, part);
+	if (groups)
+		((AggPath *) copy)->subpath = subpath;
+	else
+		((WindowAggPath *) copy)->subpath = subpath;
+	copy->parallel_aware = false;
+	copy->parallel_safe = true;
+	copy->parallel_workers = shares->parallel_workers;
+	copy->rows = clamp_row_est(path->rows * part);
+	copy->startup_cost = subpath->startup_cost + Max(path->startup_cost - below->startup_cost, 0);
+	copy->total_cost = subpath->total_cost + Max(path->total_cost - below->total_cost, 0) * part;
+	copy->pathkeys = subpath->pathkeys;
+	gpusort_path_inherit_disabled(copy, subpath);
+	return copy;
+}
+
+/* Are there enough groups for all processes, by the planner's estimate? */
+static bool
+has_groups(PlannerInfo *root, const Sorted *sorted, double rows, double processes)
+{
+	List	   *exprs = list_truncate(list_copy(sorted->exprs), sorted->shared);
+
+	return estimate_num_groups(root, exprs, rows, NULL, NULL) >= 2 * processes;
+}
+
+/* Offers the plan of one process in all processes: a partial path of the relation, and a Gather of it. */
+static void
+offer_shared(PlannerInfo *root, RelOptInfo *rel, const Path *serial, Path *partial, const Sorted *sorted)
+{
+	double		rows = sorted->input->rows;
+	double		processes = rows / Max(partial->rows, 1);
+	Cost		cost = serial->total_cost;
+	GpusortKeyPlan key;
+	GpusortCostInput input;
+	Path	   *path;
+
+	key = gpusort_rowkey_plan(sorted->columns, sorted->n);
+	if (key.refusal != NULL || !gpusort_plan_feed_pays(rows) ||
+		(!gpusort_force && (!gpusort_cost_fits(rows, partial->pathtarget->width) || !has_groups(root, sorted, rows, processes))))
+		return;
+	input = gpusort_cost_input(rows, partial->pathtarget->width, partial, &key);
+	if (IsA(sorted->input, SortPath))
+		cost -= Max(sorted->input->total_cost - ((SortPath *) sorted->input)->subpath->total_cost - gpusort_cost_sort(&input), 0);
+	path = rebuild(root, rel, serial, sorted->input, make_shares(root, rel, partial, processes, sorted, &input),
+				   partial->rows / Max(rows, 1));
+	if (!gpusort_force && path->total_cost >= SHARE_MARGIN * cost)
+		return;
+	rel->consider_parallel = true;
+	add_partial_path(rel, path);
+	rows = serial->rows;
+	path = (Path *) create_gather_path(root, rel, path, path->pathtarget, NULL, &rows);
+	if (gpusort_force || path->total_cost < SHARE_MARGIN * cost)
+		add_path(rel, path);
+}
+
+/* Returns the cheapest partial path, if workers can read all that a query's windows or groups need; else NULL. */
+static Path *
+find_partial(const RelOptInfo *input_rel)
+{
+	Path	   *partial = input_rel->partial_pathlist == NIL ? NULL : linitial(input_rel->partial_pathlist);
+
+	return partial != NULL && input_rel->consider_parallel && !isinf(partial->total_cost) && partial->pathtarget->exprs != NIL ?
+		partial : NULL;
+}
+
+void
+gpusort_plan_offer_windows(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *window_rel)
+{
+	Path	   *partial = find_partial(input_rel);
+	Path	   *serial = NULL;
+	Sorted		sorted;
+	Sorted		found;
+	ListCell   *lc;
+
+	/* a run condition ends each partition early: then a bound removes rows before they are sorted (groups.c) */
+	if (partial == NULL || gpusort_plan_has_run_condition(root->parse, true) || !are_safe(root, window_rel))
+		return;
+	foreach(lc, window_rel->pathlist)
+	{
+		if (find_windows(root, lfirst(lc), partial->pathtarget, &found) && (serial == NULL || ((Path *) lfirst(lc))->total_cost < serial->total_cost))
+		{
+			serial = lfirst(lc);
+			sorted = found;
+		}
+	}
+	if (serial != NULL)
+		offer_shared(root, window_rel, serial, partial, &sorted);
+}
+
+void
+gpusort_plan_offer_groups(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *grouped)
+{
+	Path	   *partial = find_partial(input_rel);
+	AggPath    *serial = NULL;
+	ListCell   *lc;
+
+	/* where states can be combined, the planner has a parallel plan */
+	if (partial == NULL || !grouped->consider_parallel || IS_OTHER_REL(grouped) || root->parse->groupingSets != NIL ||
+		!root->hasNonPartialAggs)
+		return;
+	foreach(lc, grouped->pathlist)
+	{
+		AggPath    *path = lfirst(lc);
+
+		if (IsA(path, AggPath) && path->aggstrategy == AGG_SORTED && path->aggsplit == AGGSPLIT_SIMPLE &&
+			path->path.param_info == NULL && path->path.parallel_workers == 0 &&
+			(serial == NULL || path->path.total_cost < serial->path.total_cost))
+			serial = path;
+	}
+	if (serial != NULL)
+	{
+		Sorted		sorted = {
+			.input = serial->subpath,
+			.pathkeys = root->group_pathkeys,
+			.shared = GPUSORT_GROUP_PATHKEYS(root),
+		};
+
+		if (sorted.shared > 0 && find_pathkey_columns(root->group_pathkeys, partial->pathtarget, &sorted))
+			offer_shared(root, grouped, &serial->path, partial, &sorted);
+	}
+}
+
+void
+gpusort_plan_offer_subquery(PlannerInfo *root, RelOptInfo *rel, const RangeTblEntry *rte)
+{
+	RelOptInfo *final = fetch_upper_rel(rel->subroot, UPPERREL_FINAL, NULL);
+	ListCell   *lc;
+
+	if (rel->consider_parallel || !root->glob->parallelModeOK || rte->subquery->limitCount != NULL ||
+		!bms_is_empty(rel->lateral_relids) || !is_parallel_safe(root, (Node *) rel->baserestrictinfo) ||
+		!is_parallel_safe(root, (Node *) rel->reltarget->exprs))
+		return;
+	foreach(lc, final->partial_pathlist)
+	{
+		Path	   *path = lfirst(lc);
+
+		rel->consider_parallel = true;
+		add_partial_path(rel, (Path *) gpusort_subquery_path(root, rel, path, convert_subquery_pathkeys(root, rel, path->pathkeys,
+																										make_tlist_from_pathtarget(path->pathtarget))));
+	}
+}
