@@ -1,7 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * cpu.h
- *		The CPU engine, for code that calls it.  No PostgreSQL types, no errors raised.
+ *		The CPU engine, for code that calls it.
+ *
+ * Keys are range-compressed, partitioned into bins by their leading bits, and the bins, which
+ * fit the cache, are sorted one by one, by as many threads as the caller allows.
+ *
+ * No types of PostgreSQL or C++.  The functions raise no errors and do not change their
+ * input.  Any thread may call them.
  *
  *-------------------------------------------------------------------------
  */
@@ -16,20 +22,12 @@
 #include "base/span.h"
 #include "key/keybits.h"
 
-/* ---- cpu.cc: sorts ---- */
-
-/*
- * Keys are range-compressed, partitioned into bins by their leading bits, and the bins, which
- * fit the cache, are sorted one by one, by as many threads as the caller allows.
- *
- * No types of PostgreSQL or C++.  The functions raise no errors and do not change their
- * input.  Any thread may call them.
- */
-
 #ifdef __cplusplus
 extern "C"
 {
 #endif
+
+/* ---- cpu.cc: sorts ---- */
 
 typedef enum GpusortCpuStatus
 {
@@ -142,20 +140,7 @@ extern size_t gpusort_cpu_scratch(uint64_t n, int key_bytes, bool rows, int thre
 /* Returns the instructions that VQSort uses, such as "AVX2"; "scalar" on an x86 processor without SSE4. */
 extern const char *gpusort_cpu_target(void);
 
-#ifdef __cplusplus
-}
-#endif
-
 /* ---- share.cc ---- */
-
-/*
- * Like cpu/cpu.h: no PostgreSQL types, no errors raised.
- */
-
-#ifdef __cplusplus
-extern "C"
-{
-#endif
 
 /*
  * Does the work on the elements from begin to end - 1.  Any thread calls it, and
@@ -182,20 +167,7 @@ extern void gpusort_share(size_t n, size_t part, GpusortShareWork work, void *ar
 extern void gpusort_share_beside(void (*own) (void *), void (*other) (void *), size_t n, size_t part,
 								 GpusortShareWork work, void *arg, const GpusortCpuOptions *options);
 
-#ifdef __cplusplus
-}
-#endif
-
 /* ---- collate.cc ---- */
-
-/*
- * Like cpu/cpu.h: no PostgreSQL types, no errors raised.
- */
-
-#ifdef __cplusplus
-extern "C"
-{
-#endif
 
 /* The action that is needed for a place of the order and the one before it */
 typedef enum GpusortCollateTask
@@ -242,20 +214,7 @@ typedef struct GpusortCollateInput
 extern GpusortCpuStatus gpusort_collate_verify(const GpusortCollateInput *input, uint8_t *verdicts,
 											   const GpusortCpuOptions *options);
 
-#ifdef __cplusplus
-}
-#endif
-
 /* ---- tied.cc ---- */
-
-/*
- * Like cpu/cpu.h: no PostgreSQL types, no errors raised.
- */
-
-#ifdef __cplusplus
-extern "C"
-{
-#endif
 
 /* Groups of more rows are left to the caller, who can sort them by words in several threads. */
 #define GPUSORT_TIED_ROWS	1024

@@ -16,7 +16,7 @@
 #include <algorithm>
 
 #include "cpu/crew.h"
-#include "cpu/scan.h"
+#include "cpu/vectors.h"
 
 namespace
 {

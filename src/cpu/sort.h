@@ -32,7 +32,7 @@
 #include <string.h>
 
 #include "cpu/input.h"
-#include "cpu/vqsort.h"
+#include "cpu/vectors.h"
 
 namespace
 {

@@ -76,7 +76,7 @@ HWY_AFTER_NAMESPACE();
 #include <algorithm>
 
 #include "cpu/cpu.h"
-#include "cpu/vqsort.h"
+#include "cpu/vectors.h"
 
 #if HWY_MAJOR == 1 && HWY_MINOR == 0
 /*

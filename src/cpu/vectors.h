@@ -1,22 +1,29 @@
 /*-------------------------------------------------------------------------
  *
- * scan.h
- *		Finds the range of keys with the widest vectors of the processor.
+ * vectors.h
+ *		What the CPU engine does with the widest vectors of the processor: it sorts a few
+ *		keys (cpu/vqsort.cc), and finds the range of many.
  *
- * The functions are compiled for several instruction sets, of which the
- * dynamic linker chooses one.  The CPU engine's other hot loops do not need
- * that: they are either in VQSort, which chooses its instructions at run time,
- * or scatter keys, which cannot be vectorised.
+ * VQSort chooses its instructions at run time.  The functions that find ranges are compiled
+ * for several instruction sets, of which the dynamic linker chooses one.  The other hot
+ * loops scatter keys, which cannot be vectorised.
  *
  *-------------------------------------------------------------------------
  */
-#ifndef GPUSORT_CPU_SCAN_H
-#define GPUSORT_CPU_SCAN_H
+#ifndef GPUSORT_CPU_VECTORS_H
+#define GPUSORT_CPU_VECTORS_H
 
 #include <stddef.h>
 #include <stdint.h>
 
 #include "key/keybits.h"
+
+/*
+ * Sort n words in place, ascending, by the best instructions of the processor.
+ * They allocate nothing and may be called by several threads at a time.
+ */
+extern void gpusort_vqsort(uint32_t *words, size_t n);
+extern void gpusort_vqsort(uint64_t *words, size_t n);
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define GPUSORT_CLONES __attribute__((target_clones("arch=x86-64-v4", "avx2", "default")))
@@ -51,4 +58,4 @@ GPUSORT_SCAN_RANGE(gpusort_scan_floats, uint64_t, gpusort_key_float8)
 GPUSORT_SCAN_RANGE(gpusort_scan_ranks, uint32_t, gpusort_rank_float4)
 GPUSORT_SCAN_RANGE(gpusort_scan_ranks, uint64_t, gpusort_rank_float8)
 
-#endif							/* GPUSORT_CPU_SCAN_H */
+#endif							/* GPUSORT_CPU_VECTORS_H */
