@@ -15,21 +15,6 @@
 namespace
 {
 
-/* Bins that are sorted later, by all threads.  They are disjoint. */
-struct LargeBins
-{
-	/* With fewer than so many bins for each thread, some threads would wait for others at the end. */
-	static constexpr size_t THREAD_BINS = 4;
-
-	struct
-	{
-		size_t		begin;
-		size_t		n;
-	}			bins[THREAD_BINS * MAX_THREADS];
-	std::atomic<size_t> nbins;
-	size_t		large;			/* bins of more keys are large */
-};
-
 /* The class of elements (cpu/sort.h) that sorts keys, without positions. */
 template <typename KeyType>
 struct KeyElements
@@ -39,24 +24,21 @@ struct KeyElements
 
 	Key			min;
 	size_t		begin;			/* where the keys begin in the result */
-	LargeBins  *bins;
-	Crew	   *crew;
+	DeferredList *later;
 
 	Elem operator()(Key distance, size_t) const { return distance + min; }
 
 	bool
 	defer(size_t n, size_t position, bool) const
 	{
-		if (n <= bins->large)
-			return false;
-		bins->bins[bins->nbins++] = {begin + position, n};
+		later->add(begin + position, n, 0);
 		return true;
 	}
 
 	void
-	sort_open(Elem *elems, size_t n, size_t, int thread) const
+	sort_open(Elem *elems, size_t n, size_t, int) const
 	{
-		sort_range(elems, n, crew, thread);
+		sort_few(elems, n);
 	}
 
 	void finish(Elem *, size_t, size_t, int) const {}
@@ -78,14 +60,28 @@ copy_keys(const In &input, typename In::Key *out, bool reverse, Crew *crew)
 	});
 }
 
-/* Sorts a large bin of the result, which begins at out, by all threads. */
+/* Sorts an input by bins.  Its range has been found, and its result begins at begin of out. */
+template <typename In>
+void
+sort_by_bins(const In &input, typename In::Key *out, size_t begin, DeferredList *later, Crew *crew)
+{
+	input.with_bits(0, [&](auto distance_of) {
+		Partition	partition(input, crew, distance_of);
+		KeyElements<typename In::Key> elements = {input.min, begin, later};
+
+		partition.scatter(elements, out + begin);
+		partition.sort_bins(elements, out + begin);
+	});
+}
+
+/* Sorts a deferred range of the result. */
 template <typename Key>
 void
-sort_large_bin(Key *out, size_t begin, size_t n, LargeBins *bins, Crew *crew)
+sort_deferred(Key *out, const Deferred &range, DeferredList *later, Crew *crew)
 {
 	typedef Input<Encoded<Key, GPUSORT_ENCODING_WORD>> Keys;
-	Key		   *copy = allocate<Key>(n);
-	GpusortSpan span = {out + begin, n};
+	Key		   *copy = allocate<Key>(range.n);
+	GpusortSpan span = {out + range.begin, range.n};
 	Keys		keys({&span, 1, sizeof(Key), {GPUSORT_ENCODING_WORD, 0}, 1});
 
 	if (copy == NULL)
@@ -99,41 +95,9 @@ sort_large_bin(Key *out, size_t begin, size_t n, LargeBins *bins, Crew *crew)
 	if (keys.min < keys.max && !crew->stopped(0))
 	{
 		span.words = copy;
-		keys.with_bits(0, [&](auto distance_of) {
-			Partition	partition(keys, crew, distance_of);
-			KeyElements<Key> elements = {keys.min, begin, bins, crew};
-
-			partition.scatter(elements, out + begin);
-			release(copy, n);
-			copy = NULL;
-			partition.sort_bins(elements, out + begin);
-		});
+		sort_by_bins(keys, out, range.begin, later, crew);
 	}
-	release(copy, n);
-}
-
-/* Sorts more keys: by bins, then the large bins. */
-template <typename In>
-void
-sort_many_keys(const In &input, typename In::Key *out, Crew *crew)
-{
-	LargeBins	bins;
-
-	bins.nbins = 0;
-	bins.large = std::max(input.n / (LargeBins::THREAD_BINS * crew->threads), LARGEST_BIN);
-	input.with_bits(0, [&](auto distance_of) {
-		Partition	partition(input, crew, distance_of);
-		KeyElements<typename In::Key> elements = {input.min, 0, &bins, crew};
-
-		partition.scatter(elements, out);
-		partition.sort_bins(elements, out);
-	});
-	while (bins.nbins > 0 && !crew->stopped(0))
-	{
-		auto		bin = bins.bins[--bins.nbins];
-
-		sort_large_bin(out, bin.begin, bin.n, &bins, crew);
-	}
+	release(copy, range.n);
 }
 
 /* gpusort_cpu_sort() for one encoding and width. */
@@ -163,10 +127,13 @@ sort_keys(const GpusortCpuInput &described, void *result,
 		copy_keys(input, out, order == DESCENDING, &crew);
 	else if (!crew.cancelled)
 	{
+		DeferredList later(input.n, &crew);
+
 		input.find_range(&crew);
-		report->bins = BINS;
-		if (!crew.cancelled)
-			sort_many_keys(input, out, &crew);
+		report->bins = 1 << BIN_BITS;
+		if (!crew.stopped(0))
+			sort_by_bins(input, out, 0, &later, &crew);
+		later.sort_all(&crew, [&](const Deferred &range) { sort_deferred(out, range, &later, &crew); });
 	}
 	return crew.status();
 }
@@ -243,10 +210,10 @@ size_t
 gpusort_cpu_scratch(uint64_t n, int key_bytes, bool rows, int threads)
 {
 	/* each thread refines one tie at a time: the most rows of all these ties */
-	uint64_t	refined = uint64_t(threads) * large_tie(n);
+	uint64_t	refined = uint64_t(threads) * most_at_once(n);
 
 	/* an element and a gathered key of each row, and a key of each row that is being refined */
 	if (rows)
 		return (2 * n + (refined < n ? refined : n)) * sizeof(uint64_t);
-	return n <= LARGEST_BIN ? 0 : n * key_bytes;
+	return n <= most_at_once(n) ? 0 : n * key_bytes;
 }

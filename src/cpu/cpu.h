@@ -53,7 +53,7 @@ typedef struct GpusortCpuInput
 /*
  * Options of a call.  threads is the number of threads, the calling thread
  * included; with 1, no thread is created.  Only the calling thread calls pending() and
- * serve(), pending() every 10 ms or more often.  When it returns true, the other threads
+ * serve(), pending() every 40 ms or more often.  When it returns true, the other threads
  * pause, the calling thread calls serve(), and all go on, unless serve() returns false, which
  * cancels the call.  No thread works while serve() runs, so it may end the process, which frees the
  * memory that they use; it must not longjmp.  If pending is NULL, nothing interrupts the call.

@@ -42,24 +42,6 @@ constexpr size_t LOCAL_ROWS = 256;
 /* Rows that are prefetched ahead of their use; a power of two. */
 constexpr size_t AHEAD = 32;
 
-/* A tie of more rows than this, of n, is sorted by all threads. */
-inline size_t
-large_tie(size_t n)
-{
-	return n / 16 > LARGEST_BIN ? n / 16 : LARGEST_BIN;
-}
-
-/*
- * A deferred tie.  Its elements, which belong at [begin, begin + n) of the result, are in input
- * order, and their keys agree in the first bits.
- */
-struct Tie
-{
-	size_t		begin;
-	size_t		n;
-	int			bits;			/* how many bits they agree in */
-};
-
 /* A sort of an input's rows, shared by all threads. */
 template <typename In>
 struct RowSort
@@ -69,9 +51,7 @@ struct RowSort
 	uint64_t   *elems;			/* one element for each row */
 	Crew	   *crew;
 	int			row_bits;		/* low bits of an element that hold the row */
-	size_t		large;			/* large_tie(): ties of more rows are deferred */
-	Tie		   *ties;			/* deferred ties; they are disjoint, so there is room for all */
-	std::atomic<size_t> nties;
+	DeferredList *later;		/* ties, whose elements are in input order */
 	uint8_t    *marks;			/* as ties of gpusort_cpu_argsort(), or NULL */
 
 	uint32_t
@@ -85,12 +65,6 @@ struct RowSort
 	excess(int bits) const
 	{
 		return bits > 64 - row_bits ? bits - (64 - row_bits) : 0;
-	}
-
-	void
-	defer(size_t begin, size_t n, int bits)
-	{
-		ties[nties++] = {begin, n, bits};
 	}
 
 	/*
@@ -197,27 +171,20 @@ refine_tie(RowSort<In> *sort, uint64_t *elems, size_t n, size_t position, int bi
 		uint64_t	differing = 0;
 		int			excess;
 
-		/* if the crew stops, the keys that were not read do not matter */
-		if (!each_part(n, crew, thread, [&](size_t begin, size_t end) {
-			gather(*sort->input, end - begin, [&](size_t i) { return sort->row_of(elems[begin + i]); },
-				   [&](size_t i, const typename In::Word *row) {
-					   keys[begin + i] = distance_of(row);
-					   differing |= keys[begin + i] ^ keys[0];
-				   });
-		}))
-			differing = 0;
+		gather(*sort->input, n, [&](size_t i) { return sort->row_of(elems[i]); },
+			   [&](size_t i, const typename In::Word *row) {
+				   keys[i] = distance_of(row);
+				   differing |= keys[i] ^ keys[0];
+			   });
 		/* only the bits below the leading equal ones need room in an element */
 		excess = sort->excess(bit_length(differing));
-		if (!each_part(n, crew, thread, [&](size_t begin, size_t end) {
-			for (size_t i = begin; i < end; i++)
-				elems[i] = keys[i] >> excess << sort->row_bits | sort->row_of(elems[i]);
-		}))
-			differing = 0;
+		for (size_t i = 0; i < n; i++)
+			elems[i] = keys[i] >> excess << sort->row_bits | sort->row_of(elems[i]);
 		if (keys != local)
 			release(keys, n);
 		/* if all keys are equal, the elements are in order already */
 		if (differing != 0)
-			sort_range(elems, n, crew, thread);
+			sort_few(elems, n);
 		sort->mark(elems, n, position, thread);
 		bits = distance_of.end - excess;
 	});
@@ -296,8 +263,8 @@ refine_ties(RowSort<In> *sort, uint64_t *elems, size_t n, size_t position, int b
 				if (end % CHECK_ELEMS == 0 && sort->crew->stopped(thread))
 					return;
 			}
-			if (end - begin > sort->large)
-				sort->defer(position + begin, end - begin, bits);
+			if (end - begin > sort->later->most)
+				sort->later->add(position + begin, end - begin, bits);
 			else if (end - begin > FEW_ROWS)
 				refine_tie(sort, elems + begin, end - begin, position + begin, bits, thread);
 			else if (end - begin > 1)
@@ -317,6 +284,7 @@ struct RowElements
 	typedef uint64_t Elem;
 
 	RowSort<In> *sort;
+	DeferredList *later;
 	size_t		begin;			/* where the tie begins in the result; 0 for the whole input */
 	int			row_bits;		/* copy of sort->row_bits */
 	int			excess;			/* low bits of a distance that do not fit into an element */
@@ -329,8 +297,8 @@ struct RowElements
 	 * last shift.  An element has no room for the leading bits of the distance, which are
 	 * the same in all of a bin that is not open; packing shifts them out.
 	 */
-	RowElements(RowSort<In> *sort, const Tie &tie, int shift, int end):
-		sort(sort), begin(tie.begin), row_bits(sort->row_bits),
+	RowElements(RowSort<In> *sort, const Deferred &tie, int shift, int end):
+		sort(sort), later(sort->later), begin(tie.begin), row_bits(sort->row_bits),
 		excess(sort->excess(shift)), open_bits(tie.bits),
 		bin_bits(end - shift), bits(end - excess)
 	{
@@ -362,9 +330,9 @@ struct RowElements
 	{
 		int			agree = open ? open_bits : bin_bits;
 
-		if (n <= sort->large || agree >= sort->input->bits)
+		if (agree >= sort->input->bits)
 			return false;
-		sort->defer(begin + position, n, agree);
+		later->add(begin + position, n, agree);
 		return true;
 	}
 
@@ -390,7 +358,7 @@ struct RowElements
  */
 template <typename In>
 int
-gather_tie(const RowSort<In> &sort, const Tie &tie, uint64_t *keys)
+gather_tie(const RowSort<In> &sort, const Deferred &tie, uint64_t *keys)
 {
 	Crew	   *crew = sort.crew;
 	const uint64_t *elems = sort.elems + tie.begin;
@@ -416,7 +384,7 @@ gather_tie(const RowSort<In> &sort, const Tie &tie, uint64_t *keys)
 /* Sorts a deferred tie, by all threads. */
 template <typename In>
 void
-sort_tie(RowSort<In> *sort, const Tie &tie)
+sort_tie(RowSort<In> *sort, const Deferred &tie)
 {
 	typedef Input<Encoded<uint64_t, GPUSORT_ENCODING_WORD>> Gathered;
 	Crew	   *crew = sort->crew;
@@ -452,24 +420,12 @@ sort_tie(RowSort<In> *sort, const Tie &tie)
 				partition.sort_bins(elements, sort->elems + tie.begin);
 			});
 		else if (end < sort->input->bits)
-			sort->defer(tie.begin, tie.n, end);
+			sort->later->add(tie.begin, tie.n, end);
 	}
 	release(keys, tie.n);
 }
 
-/* Sorts at most FEW_ROWS rows, through elements that are only the positions. */
-template <typename In>
-void
-sort_few_positions(const RowSort<In> &sort)
-{
-	for (size_t i = 0; i < sort.input->n; i++)
-		sort.elems[i] = i;
-	sort_few_rows(sort, sort.elems, sort.input->n, 0);
-	for (size_t i = 0; i < sort.input->n; i++)
-		sort.rows[i] = uint32_t(sort.elems[i]);
-}
-
-/* Sorts more rows: by bins, then the deferred ties. */
+/* Sorts rows by bins, then the deferred ties. */
 template <typename In>
 void
 sort_many_positions(RowSort<In> *sort, In *input)
@@ -485,12 +441,7 @@ sort_many_positions(RowSort<In> *sort, In *input)
 			partition.scatter(elements, sort->elems);
 			partition.sort_bins(elements, sort->elems);
 		});
-	while (sort->nties > 0 && !crew->stopped(0))
-	{
-		Tie			tie = sort->ties[--sort->nties];
-
-		sort_tie(sort, tie);
-	}
+	sort->later->sort_all(crew, [&](const Deferred &tie) { sort_tie(sort, tie); });
 }
 
 /* gpusort_cpu_argsort() for an input of either kind. */
@@ -501,7 +452,6 @@ sort_rows(In *input, uint32_t *rows, uint8_t *ties, const GpusortCpuOptions *opt
 {
 	Crew		crew(options);
 	RowSort<In> sort;
-	size_t		max_ties;
 	Order		order;
 
 	if (input->n <= DIRECT_KEYS)
@@ -521,26 +471,22 @@ sort_rows(In *input, uint32_t *rows, uint8_t *ties, const GpusortCpuOptions *opt
 		return crew.status();
 	}
 
+	DeferredList later(input->n, &crew);
+
 	sort.input = input;
 	sort.rows = rows;
 	sort.crew = &crew;
 	sort.row_bits = bit_length(input->n - 1);
-	sort.large = large_tie(input->n);
-	sort.nties = 0;
-	max_ties = input->n / sort.large + 1;
+	sort.later = &later;
 	sort.elems = allocate<uint64_t>(input->n);
-	sort.ties = allocate<Tie>(max_ties);
-	if (!input->index() || sort.elems == NULL || sort.ties == NULL)
+	if (!input->index() || sort.elems == NULL)
 		crew.no_memory = true;
-	else if (input->n <= FEW_ROWS)
-		sort_few_positions(sort);
 	else
 	{
-		report->bins = BINS;
+		report->bins = 1 << BIN_BITS;
 		sort_many_positions(&sort, input);
 	}
 	release(sort.elems, input->n);
-	release(sort.ties, max_ties);
 	return crew.status();
 }
 

@@ -3,8 +3,8 @@
  * select.cc
  *		The CPU engine: finds the keys at a few places of the sorted order.
  *
- * One pass counts the keys in bins by their leading bits, a second copies the keys of
- * the bins that have the wanted places, and these are sorted.  If one bin has most keys,
+ * One pass counts the keys in bins by their leading bits (cpu/sort.h), a second copies the keys
+ * of the bins that have the wanted places, and these are sorted.  If one bin has most keys,
  * the copied keys are still many.  So they are narrowed once more.
  *
  *-------------------------------------------------------------------------
@@ -16,26 +16,17 @@ namespace
 
 /* Many bins, because floating-point keys that reach down to 0 differ mostly in their exponents. */
 constexpr int SELECT_BITS = 12;
-constexpr size_t SELECT_BINS = size_t(1) << SELECT_BITS;
+constexpr size_t BINS = size_t(1) << SELECT_BITS;
 
 /* How often keys are narrowed before they are sorted */
 constexpr int NARROWINGS = 2;
 
-/* The bins of an input's keys. */
-struct Bins
+/* The bin of a partition that has a place of the sorted order */
+inline size_t
+bin_at(const size_t (&start)[BINS + 1], uint64_t place)
 {
-	size_t		counts[MAX_THREADS][SELECT_BINS];	/* of each thread's part of the input */
-	size_t		begin[SELECT_BINS + 1]; /* the first place of each bin in the sorted order */
-	bool		wanted[SELECT_BINS];	/* has the bin one of the places? */
-	size_t		gap[SELECT_BINS];	/* places before the bin that are in no wanted one */
-
-	/* The bin that has a place. */
-	size_t
-	bin_of(uint64_t place) const
-	{
-		return std::upper_bound(begin, begin + SELECT_BINS, place) - begin - 1;
-	}
-};
+	return std::upper_bound(start, start + BINS, place) - start - 1;
+}
 
 template <typename Key>
 struct Selection
@@ -46,74 +37,6 @@ struct Selection
 	size_t		nplaces;
 	Key		   *found;
 	Crew	   *crew;
-
-	/* Counts the keys in the bins. */
-	void
-	count(const Keys &keys, const Split<Key> &split, Bins *bins)
-	{
-		with_bins(split, [&](auto bin_of_number) {
-			keys.each_thread_span(crew, [&](int thread, const Key *key, size_t n, size_t) {
-				const Key	min = keys.min;
-				const auto	bin_of = bin_of_number;	/* local copies stay in registers */
-				size_t	   *count_of = bins->counts[thread];
-
-				for (size_t i = 0; i < n; i++)
-					count_of[bin_of(key[i] - min)]++;
-			});
-		});
-		for (size_t bin = 0; bin < SELECT_BINS; bin++)
-		{
-			bins->begin[bin + 1] = bins->begin[bin];
-			for (int thread = 0; thread < crew->threads; thread++)
-				bins->begin[bin + 1] += bins->counts[thread][bin];
-		}
-	}
-
-	/* Turns the places into those among the keys of the wanted bins, and returns how many these are. */
-	size_t
-	choose(Bins *bins)
-	{
-		size_t		kept = 0;
-
-		for (size_t i = 0; i < nplaces; i++)
-			bins->wanted[bins->bin_of(places[i])] = true;
-		for (size_t bin = 0; bin < SELECT_BINS; bin++)
-		{
-			bins->gap[bin] = bins->begin[bin] - kept;
-			kept += bins->wanted[bin] ? bins->begin[bin + 1] - bins->begin[bin] : 0;
-		}
-		for (size_t i = 0; i < nplaces; i++)
-			places[i] -= bins->gap[bins->bin_of(places[i])];
-		return kept;
-	}
-
-	/* Copies the keys of the wanted bins. */
-	void
-	copy(const Keys &keys, const Split<Key> &split, const Bins &bins, Key *kept)
-	{
-		Key		   *next[MAX_THREADS];
-
-		for (int thread = 0; thread < crew->threads; thread++)
-		{
-			next[thread] = kept;
-			for (size_t bin = 0; bin < SELECT_BINS; bin++)
-				kept += bins.wanted[bin] ? bins.counts[thread][bin] : 0;
-		}
-		with_bins(split, [&](auto bin_of_number) {
-			keys.each_thread_span(crew, [&](int thread, const Key *key, size_t n, size_t) {
-				const Key	min = keys.min;
-				const auto	bin_of = bin_of_number;
-				Key		   *out = next[thread];
-
-				for (size_t i = 0; i < n; i++)
-				{
-					if (bins.wanted[bin_of(key[i] - min)])
-						*out++ = key[i];
-				}
-				next[thread] = out;
-			});
-		});
-	}
 
 	/* Sorts all keys. */
 	void
@@ -132,50 +55,85 @@ struct Selection
 	}
 
 	/* Finds the keys if those of each wanted bin are equal.  Returns false if they are not. */
+	template <typename Bins>
 	bool
-	find(const Keys &keys, const Split<Key> &split, const Bins &bins)
+	find(const Keys &keys, const Bins &bins)
 	{
-		if (split.shift > 0)
+		if (bins.split.shift > 0)
 			return false;
 		for (size_t i = 0; i < nplaces; i++)
 		{
-			size_t		bin = bins.bin_of(places[i]);
+			size_t		bin = bin_at(bins.start, places[i]);
 
-			if (split.is_open(bin))
+			if (bins.split.is_open(bin))
 				return false;
-			found[i] = Key(keys.min + split.first + bin);
+			found[i] = Key(keys.min + bins.split.first + bin);
 		}
 		return true;
 	}
 
-	/* Copies the keys of the wanted bins to kept, and sets n to their number.  Finds the keys itself if a bin's are equal. */
+	/*
+	 * Copies the keys of the wanted bins to kept, sets n to their number, and turns the places into those among
+	 * these keys.
+	 */
+	template <typename Bins>
 	void
-	narrow(Keys *keys, Key **kept, size_t *n)
+	keep(const Keys &keys, const Bins &bins, Key **kept, size_t *n)
 	{
-		Bins	   *bins = static_cast<Bins *>(calloc(1, sizeof(Bins)));
-		Split<Key>	split;
+		bool		wanted[BINS] = {false};
+		size_t		gap[BINS];	/* places before the bin that are in no wanted one */
+		Key		   *next[MAX_THREADS];
+		Key		   *out;
 
-		if (bins == NULL)
+		*n = 0;
+		for (size_t i = 0; i < nplaces; i++)
+			wanted[bin_at(bins.start, places[i])] = true;
+		for (size_t bin = 0; bin < BINS; bin++)
+		{
+			gap[bin] = bins.start[bin] - *n;
+			*n += wanted[bin] ? bins.start[bin + 1] - bins.start[bin] : 0;
+		}
+		for (size_t i = 0; i < nplaces; i++)
+			places[i] -= gap[bin_at(bins.start, places[i])];
+		out = *kept = allocate<Key>(*n);
+		if (out == NULL)
 		{
 			crew->no_memory = true;
 			return;
 		}
+		for (int thread = 0; thread < crew->threads; thread++)
+		{
+			next[thread] = out;
+			for (size_t bin = 0; bin < BINS; bin++)
+				out += wanted[bin] ? bins.count(thread, bin) : 0;
+		}
+		with_bins(bins.split, [&](auto bin_of_number) {
+			keys.each_thread_span(crew, [&](int thread, const Key *key, size_t count, size_t) {
+				const Key	min = keys.min;
+				const auto	bin_of = bin_of_number;	/* local copies stay in registers */
+				Key		   *to = next[thread];
+
+				for (size_t i = 0; i < count; i++)
+				{
+					if (wanted[bin_of(key[i] - min)])
+						*to++ = key[i];
+				}
+				next[thread] = to;
+			});
+		});
+	}
+
+	/* Finds the keys, or keeps those of the wanted bins. */
+	void
+	narrow(Keys *keys, Key **kept, size_t *n)
+	{
 		keys->find_range(crew);
 		keys->with_bits(0, [&](auto distance_of) {
-			split = choose_split(*keys, distance_of, distance_of.range, SELECT_BITS);
+			Partition<Keys, decltype(distance_of), SELECT_BITS> bins(*keys, crew, distance_of);
+
+			if (!crew->stopped(0) && !find(*keys, bins))
+				keep(*keys, bins, kept, n);
 		});
-		if (!crew->stopped(0))
-			count(*keys, split, bins);
-		if (!crew->stopped(0) && !find(*keys, split, *bins))
-		{
-			*n = choose(bins);
-			*kept = allocate<Key>(*n);
-			if (*kept != NULL)
-				copy(*keys, split, *bins, *kept);
-			else
-				crew->no_memory = true;
-		}
-		free(bins);
 	}
 
 	void

@@ -10,15 +10,16 @@
  *
  * A few values far away would put all others into one bin.  So a sample of the keys tells where
  * most of them are.  The bins divide that range, and the first and the last bin also get the keys
- * before and behind it.  If a bin is a large part of the input all the same, all threads sort it
+ * before and behind it.  If a bin is too large for one thread all the same, all threads sort it
  * together after the other bins.
  *
  * The partition moves elements.  A template argument is the class of elements:
  * KeyElements in cpu/cpu.cc, or RowElements in cpu/rows.h.  Its members are:
  *
  *	()			makes an element of a key's distance and position
- *	defer		called with a bin's unsorted elements; returns true if the bin
- *				must not be sorted now, because the class will do it later
+ *	later		the deferred ranges
+ *	defer		called with the unsorted elements of a bin that is too large; returns true if the
+ *				bin must not be sorted now, because it has been deferred
  *	finish		called with a bin's sorted elements
  *	sort_open	called with the unsorted elements of an open bin (see Split)
  *
@@ -32,31 +33,30 @@
 #include <string.h>
 
 #include "cpu/input.h"
-#include "cpu/vectors.h"
 
 namespace
 {
 
 constexpr int BIN_BITS = 8;
-constexpr size_t BINS = size_t(1) << BIN_BITS;
 
 /* Up to this many keys, VQSort in one thread is faster than partitioning first. */
 constexpr size_t DIRECT_KEYS = GPUSORT_CPU_DIRECT_KEYS;
 
-/* The most elements that VQSort gets at once: a few milliseconds of work. */
-constexpr size_t LARGEST_BIN = 512 * 1024;
+/*
+ * Of n elements, the most that a thread sorts at once: some milliseconds of work, and a part of
+ * it for which the other threads need not wait.
+ */
+inline size_t
+most_at_once(size_t n)
+{
+	constexpr size_t LEAST = 512 * 1024;
+	constexpr size_t MOST = 2 * 1024 * 1024;
+
+	return n / 16 < LEAST ? LEAST : n / 16 > MOST ? MOST : n / 16;
+}
 
 /* The least bytes of a page of memory */
 constexpr size_t PAGE_BYTES = 4096;
-
-/* The right shift that leaves the leading BIN_BITS bits of numbers up to range. */
-inline int
-bin_shift(uint64_t range)
-{
-	int			bits = bit_length(range);
-
-	return bits > BIN_BITS ? bits - BIN_BITS : 0;
-}
 
 /*
  * How numbers are divided into bins.  The numbers of a bin have the same bits above shift.  An
@@ -109,11 +109,11 @@ with_bins(const Split<Number> &split, Use use)
 /* The split of the numbers up to range into at most 1 << bin_bits bins, of which those before low and behind high are open. */
 template <typename Number>
 Split<Number>
-make_split(Number low, Number high, Number range, int bin_bits)
+make_split(Number low, Number high, Number range, int bin_bits = BIN_BITS)
 {
 	Split<Number> split;
 
-	split.shift = bit_length(high - low) > bin_bits ? bit_length(high - low) - bin_bits : 0;
+	split.shift = std::max(bit_length(high - low) - bin_bits, 0);
 	for (;; split.shift++)
 	{
 		split.open_below = low >> split.shift > 0;
@@ -197,11 +197,11 @@ choose_split(const In &input, const Distance &distance_of, Number range, int bin
 	Number(sample[count - 1 - count / 16])};
 	Number		low = 0;
 	Number		high = range;
-	size_t		least = unevenness(make_split(low, high, range, BIN_BITS), sample, count) / 2;
+	size_t		least = unevenness(make_split(low, high, range), sample, count) / 2;
 
 	for (int i = 1; least * 2 > count * count / EVEN_PART && i < TRIMS * TRIMS; i++)
 	{
-		size_t		uneven = unevenness(make_split(lows[i / TRIMS], highs[i % TRIMS], range, BIN_BITS), sample, count);
+		size_t		uneven = unevenness(make_split(lows[i / TRIMS], highs[i % TRIMS], range), sample, count);
 
 		if (uneven < least)
 		{
@@ -257,77 +257,57 @@ each_part(size_t n, Crew *crew, int thread, Use use)
 	return true;
 }
 
-/*
- * Partitions elems, whose smallest is min, by their leading bits after shift:
- * bin b becomes the range from start[b] to start[b + 1].  False if the crew has
- * stopped.
- */
-template <typename Elem>
-bool
-partition_range(Elem *elems, size_t n, Elem min, int shift, size_t (&start)[BINS + 1], Crew *crew, int thread)
+/* A range of the result, of more than most_at_once() elements, that all threads sort together later */
+struct Deferred
 {
-	size_t		next[BINS];
-	Elem	   *scratch = allocate<Elem>(n);
-	bool		done;
+	size_t		begin;
+	size_t		n;
+	int			bits;			/* of positions: how many first bits of the keys agree */
+};
 
-	if (scratch == NULL)
-	{
-		crew->no_memory = true;
-		return false;
-	}
-	memset(start, 0, sizeof(start));
-	done = each_part(n, crew, thread, [&](size_t begin, size_t end) {
-		for (size_t i = begin; i < end; i++)
-			start[((elems[i] - min) >> shift) + 1]++;
-	}) && each_part(n, crew, thread, [&](size_t begin, size_t end) {
-		memcpy(scratch + begin, elems + begin, (end - begin) * sizeof(Elem));
-	});
-	for (size_t bin = 0; bin < BINS; bin++)
-	{
-		start[bin + 1] += start[bin];
-		next[bin] = start[bin];
-	}
-	done = done && each_part(n, crew, thread, [&](size_t begin, size_t end) {
-		for (size_t i = begin; i < end; i++)
-			elems[next[(scratch[i] - min) >> shift]++] = scratch[i];
-	});
-	release(scratch, n);
-	return done;
-}
-
-/*
- * Sorts elems.  More than LARGEST_BIN elements are partitioned by their own
- * range first.  Each level of the recursion uses BIN_BITS bits of that range,
- * so the depth is at most 8.
- */
-template <typename Elem>
-void
-sort_range(Elem *elems, size_t n, Crew *crew, int thread)
+/* The deferred ranges of n elements.  They are disjoint, so there is room for all. */
+struct DeferredList
 {
-	Elem		min;
-	Elem		max;
-	size_t		start[BINS + 1];
-	int			shift;
+	size_t		most;			/* most_at_once() */
+	size_t		room;
+	Deferred   *ranges;			/* NULL if there is no memory */
+	std::atomic<size_t> count;
 
-	if (n <= LARGEST_BIN)
+	DeferredList(size_t n, Crew *crew):
+		most(most_at_once(n)), room(n / most + 1), ranges(allocate<Deferred>(room)), count(0)
 	{
-		sort_few(elems, n);
-		return;
+		if (ranges == NULL)
+			crew->no_memory = true;
 	}
 
-	min = max = elems[0];
-	if (!each_part(n, crew, thread, [&](size_t begin, size_t end) {
-		gpusort_scan_words(elems + begin, end - begin, Elem(0), &min, &max);
-	}) || min == max)
-		return;
-	shift = bin_shift(max - min);
-	if (!partition_range(elems, n, min, shift, start, crew, thread))
-		return;
+	~DeferredList()
+	{
+		release(ranges, room);
+	}
 
-	/* with a shift of 0, all elements of a bin are equal */
-	for (size_t bin = 0; shift > 0 && bin < BINS && !crew->stopped(thread); bin++)
-		sort_range(elems + start[bin], start[bin + 1] - start[bin], crew, thread);
-}
+	DeferredList(const DeferredList &) = delete;
+	DeferredList &operator=(const DeferredList &) = delete;
+
+	/* Any thread may call it. */
+	void
+	add(size_t begin, size_t n, int bits)
+	{
+		ranges[count++] = {begin, n, bits};
+	}
+
+	/* Calls sort(range) for each range, also for those that it adds, until the crew stops. */
+	template <typename Sort>
+	void
+	sort_all(Crew *crew, Sort sort)
+	{
+		while (count > 0 && !crew->stopped(0))
+		{
+			Deferred	range = ranges[--count];
+
+			sort(range);
+		}
+	}
+};
 
 /*
  * A partition of an input's elements by the leading bits of their
@@ -335,11 +315,12 @@ sort_range(Elem *elems, size_t n, Crew *crew, int thread)
  * bin, a thread's elements follow those of the threads before it, so the
  * partition is stable.
  */
-template <typename In, typename Distance>
+template <typename In, typename Distance, int BITS = BIN_BITS>
 struct Partition
 {
 	typedef typename In::Word Word;
 	typedef decltype(Distance::range) Number;
+	static constexpr size_t BINS = size_t(1) << BITS;
 
 	const In   &input;
 	Crew	   *crew;
@@ -361,13 +342,13 @@ struct Partition
 			crew->no_memory = true;
 			return;
 		}
-		split = choose_split(input, distance_of, distance_of.range, BIN_BITS);
+		split = choose_split(input, distance_of, distance_of.range, BITS);
 		make_histograms();
 		scan_histograms();
 		if ((split.open_below ? start[1] : 0) + (split.open_above ? input.n - start[split.bins() - 1] : 0) > input.n / OPEN_PART)
 		{
 			/* the sample is not like the input */
-			split = make_split(Number(0), distance_of.range, distance_of.range, BIN_BITS);
+			split = make_split(Number(0), distance_of.range, distance_of.range, BITS);
 			make_histograms();
 			scan_histograms();
 		}
@@ -414,6 +395,13 @@ struct Partition
 			}
 		}
 		start[BINS] = position;
+	}
+
+	/* The number of a thread's elements of a bin, before scatter() */
+	size_t
+	count(int thread, size_t bin) const
+	{
+		return (thread + 1 < crew->threads ? next[thread + 1][bin] : start[bin + 1]) - next[thread][bin];
 	}
 
 	/*
@@ -474,7 +462,7 @@ struct Partition
 				size_t		n = start[bin + 1] - start[bin];
 				bool		open = split.is_open(bin);
 
-				if (n == 0 || elements.defer(n, start[bin], open))
+				if (n == 0 || (n > elements.later->most && elements.defer(n, start[bin], open)))
 					continue;
 				if (open)
 				{
@@ -483,7 +471,7 @@ struct Partition
 				}
 				/* with a shift of 0, a bin's elements have equal distances and are in order */
 				if (n > 1 && split.shift > 0)
-					sort_range(out + start[bin], n, crew, thread);
+					sort_few(out + start[bin], n);
 				elements.finish(out + start[bin], n, start[bin], thread);
 			}
 		});
