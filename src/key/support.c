@@ -5,7 +5,8 @@
  *
  * The sort support of an operator class may make a Datum of each value, an abbreviated key, whose order is that of the
  * values, except that different values may have the same one (utils/sortsupport.h).  If the comparison of these Datums is
- * one of core's, whose order is that of integers, a Datum is a word, and the full comparison breaks ties.
+ * core's of unsigned integers, a Datum is a word, and the full comparison breaks ties.  (Core has one of signed integers,
+ * too, which nobody abbreviates for.)
  *
  * The comparison of PostGIS's geometries is its own.  It is that of unsigned integers, but that it leaves 0, which empty
  * geometries have, to the full comparison, by which they come first (postgis/lwgeom_btree.c).
@@ -34,12 +35,13 @@
 struct GpusortSupport
 {
 	SortSupport abbreviation;	/* NULL: it is useless, and all values have the same word */
-	uint64		sign;			/* of a word, if the Datums are compared as signed integers */
-	int			shift;			/* which puts a Datum into the upper bits of a word */
 	MemoryContext cxt;			/* where a value is abbreviated */
 };
 
-/* Prepares to abbreviate by an operator.  False if there are no abbreviated keys, or their comparison is not core's. */
+/*
+ * Prepares to abbreviate by an operator.  False if there are no abbreviated keys, or their comparison is not that of
+ * unsigned integers.
+ */
 static bool
 prepare(const GpusortSortColumn *from, Oid sort_operator, GpusortSupport *support)
 {
@@ -51,19 +53,8 @@ prepare(const GpusortSortColumn *from, Oid sort_operator, GpusortSupport *suppor
 	ssup->ssup_attno = from->attno;
 	ssup->abbreviate = true;
 	PrepareSortSupportFromOrderingOp(sort_operator, ssup);
-	*support = (GpusortSupport) {.abbreviation = ssup, .shift = 64 - 8 * SIZEOF_DATUM};
-	if (ssup->abbrev_converter == NULL)
-		return false;
-	if (ssup->comparator == ssup_datum_int32_cmp)
-		support->shift = 32;
-#if SIZEOF_DATUM >= 8
-	else if (ssup->comparator == ssup_datum_signed_cmp)
-		support->shift = 0;
-#endif
-	else
-		return ssup->comparator == ssup_datum_unsigned_cmp;
-	support->sign = GPUSORT_SIGN64;
-	return true;
+	support->abbreviation = ssup;
+	return ssup->abbrev_converter != NULL && ssup->comparator == ssup_datum_unsigned_cmp;
 }
 
 bool
@@ -126,8 +117,8 @@ gpusort_rowsupport_encode(GpusortRowColumn *column, Datum value, uint64 *words)
 
 			value = PointerGetDatum(cstring_to_text_with_len(lowered, length));
 		}
-		word = (uint64) support->abbreviation->abbrev_converter(value, support->abbreviation) << support->shift;
-		word ^= support->sign;
+		/* the Datum is the upper bits of the word */
+		word = (uint64) support->abbreviation->abbrev_converter(value, support->abbreviation) << (64 - 8 * SIZEOF_DATUM);
 		MemoryContextSwitchTo(old);
 		MemoryContextReset(support->cxt);
 	}
