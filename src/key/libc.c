@@ -86,19 +86,7 @@ gpusort_libc_find(const char *collate, const char *ctype)
 int
 gpusort_libc_clip(const char *data, Size length, int limit)
 {
-	if (length <= limit)
-		return length;
-	if (GetDatabaseEncoding() == PG_UTF8)
-	{
-		int			clipped = limit;
-
-		/* the byte after the cut must begin a character */
-		while (clipped > 0 && limit - clipped < MAX_MULTIBYTE_CHAR_LEN &&
-			   ((unsigned char) data[clipped] & 0xc0) == 0x80)
-			clipped--;
-		return clipped;
-	}
-	return pg_database_encoding_max_length() == 1 ? limit : pg_mbcliplen(data, length, limit);
+	return length <= limit ? (int) length : pg_mbcliplen(data, length, limit);
 }
 
 int
