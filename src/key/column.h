@@ -487,9 +487,4 @@ gpusort_sample_value(const GpusortSample *sample, uint32 i, const GpusortRowColu
 extern void gpusort_sample_choose_words(const GpusortSample *sample, GpusortRowColumn *column,
 										MemoryContext lasting, int *spare);
 
-/* ---- support.c ---- */
-
-/* Asks a column's sort support whether its abbreviated keys are of use, for which the sample is abbreviated. */
-extern void gpusort_sample_choose_support(const GpusortSample *sample, GpusortRowColumn *column);
-
 #endif							/* GPUSORT_KEY_COLUMN_H */

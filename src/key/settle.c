@@ -48,7 +48,6 @@ gpusort_rowkey_wants_sample(const GpusortRowKey *key)
 	for (int i = 0; i < key->nencoded; i++)
 	{
 		if (key->columns[i].is_string || key->columns[i].kind == GPUSORT_ROW_INET ||
-			key->columns[i].kind == GPUSORT_ROW_SUPPORTED ||
 			(i > 0 && key->columns[i].kind == GPUSORT_ROW_NUMERIC))
 			return true;
 	}
@@ -216,9 +215,7 @@ gpusort_rowkey_settle(GpusortRowKey *key, GpusortSampleRow row, void *arg, uint3
 			key->nencoded = i;
 			break;
 		}
-		if (column->kind == GPUSORT_ROW_SUPPORTED)
-			gpusort_sample_choose_support(&sample, column);
-		else if (column->is_string)
+		if (column->is_string && column->kind != GPUSORT_ROW_SUPPORTED)
 			gpusort_sample_choose_words(&sample, column, lasting, &spare);
 		else if (column->kind == GPUSORT_ROW_INET && spare > 0 && has_ipv6(&sample, column))
 			gpusort_column_widen(column, GPUSORT_INET_THIRD_BITS, &spare);

@@ -11,9 +11,6 @@
  * The comparison of PostGIS's geometries is its own.  It is that of unsigned integers, but that it leaves 0, which empty
  * geometries have, to the full comparison, by which they come first (postgis/lwgeom_btree.c).
  *
- * An abbreviation may be useless, as where all values begin alike.  The sort support can tell by the values that it has
- * abbreviated so far, for which core asks it now and then.  Here it is asked once, after the sample.
- *
  * Text under ICU is encoded so, too, where key/icu.c does not support the collation or the encoding.
  *
  *-------------------------------------------------------------------------
@@ -34,7 +31,7 @@
 
 struct GpusortSupport
 {
-	SortSupport abbreviation;	/* NULL: it is useless, and all values have the same word */
+	SortSupport abbreviation;
 	MemoryContext cxt;			/* where a value is abbreviated */
 };
 
@@ -103,45 +100,22 @@ bool
 gpusort_rowsupport_encode(GpusortRowColumn *column, Datum value, uint64 *words)
 {
 	GpusortSupport *support = column->support;
-	uint64		word = 0;
+	MemoryContext old = MemoryContextSwitchTo(support->cxt);
+	uint64		word;
 
-	if (support->abbreviation != NULL)
+	if (unlikely(column->lowered))
 	{
-		MemoryContext old = MemoryContextSwitchTo(support->cxt);
+		struct varlena *datum = PG_DETOAST_DATUM_PACKED(value);
+		Size		length = VARSIZE_ANY_EXHDR(datum);
+		char	   *lowered = gpusort_citext_lower(VARDATA_ANY(datum), length, palloc(length), length, &length);
 
-		if (unlikely(column->lowered))
-		{
-			struct varlena *datum = PG_DETOAST_DATUM_PACKED(value);
-			Size		length = VARSIZE_ANY_EXHDR(datum);
-			char	   *lowered = gpusort_citext_lower(VARDATA_ANY(datum), length, palloc(length), length, &length);
-
-			value = PointerGetDatum(cstring_to_text_with_len(lowered, length));
-		}
-		/* the Datum is the upper bits of the word */
-		word = (uint64) support->abbreviation->abbrev_converter(value, support->abbreviation) << (64 - 8 * SIZEOF_DATUM);
-		MemoryContextSwitchTo(old);
-		MemoryContextReset(support->cxt);
+		value = PointerGetDatum(cstring_to_text_with_len(lowered, length));
 	}
+	/* the Datum is the upper bits of the word */
+	word = (uint64) support->abbreviation->abbrev_converter(value, support->abbreviation) << (64 - 8 * SIZEOF_DATUM);
+	MemoryContextSwitchTo(old);
+	MemoryContextReset(support->cxt);
 	/* the first bit is left for NULL's flag, so the last bit is lost */
 	words[0] = gpusort_column_word(column, word >> 1);
 	return false;
-}
-
-void
-gpusort_sample_choose_support(const GpusortSample *sample, GpusortRowColumn *column)
-{
-	GpusortSupport *support = column->support;
-
-	for (uint32 i = 0; i < sample->n; i++)
-	{
-		bool		isnull;
-		Datum		value = gpusort_sample_value(sample, i, column, &isnull);
-		uint64		word;
-
-		if (!isnull)
-			(void) gpusort_rowsupport_encode(column, value, &word);
-	}
-	if (support->abbreviation->abbrev_abort != NULL &&
-		support->abbreviation->abbrev_abort(sample->n, support->abbreviation))
-		support->abbreviation = NULL;
 }

@@ -1,8 +1,8 @@
 # Types whose btree operator class has abbreviated keys, but is not PostgreSQL's own, as PostGIS's geometry.
 #
 # The operator classes here (random.sql) are of PostgreSQL's types, with their comparison and their sort support, in families of
-# their own, so that gpusort does not know them.  Random queries are compared with core; some values begin alike, for which the
-# sort support gives its keys up.  Then indexes, and families that gpusort must leave to core.
+# their own, so that gpusort does not know them.  Random queries are compared with core; some values begin alike, so that
+# abbreviated keys do not tell them apart.  Then indexes, and families that gpusort must leave to core.
 #
 #   SEED=n, CASES=n (60 by default): see RandomTest.pm
 
