@@ -34,12 +34,9 @@
 #define FIRST_STEP_BYTES	GPUSORT_HUGE_PAGE
 #define LAST_STEP_BYTES		((Size) 64 * 1024 * 1024)
 
-/*
- * A session that has filled THREAD_BYTES of its own arena has a thread make pages ahead.  When fewer
- * than AHEAD_BYTES are left, the thread makes twice as many.
- */
+/* A session that has filled THREAD_BYTES of its own arena has a thread make the next AHEAD_BYTES. */
 #define THREAD_BYTES	((Size) 16 * 1024 * 1024)
-#define AHEAD_BYTES		((Size) 32 * 1024 * 1024)
+#define AHEAD_BYTES		((Size) 64 * 1024 * 1024)
 
 struct GpusortArena
 {
@@ -279,29 +276,20 @@ gpusort_arena_begin(GpusortArenaFile *file)
 	return arena;
 }
 
-/* Bytes of pages that a thread makes ahead; 0: there is no thread. */
-static inline Size
-ahead_bytes(const GpusortArena *arena)
-{
-	return arena->ahead && arena->file->used >= THREAD_BYTES ? AHEAD_BYTES : 0;
-}
-
 /* Has pages made, so that the arena has this many bytes at least.  Checks for interrupts.  Returns false if there is no memory. */
 static bool
 make_pages(GpusortArena *arena, Size bytes)
 {
 	GpusortSharedBuffer *buffer = &arena->buffer;
-	Size		ahead = 2 * ahead_bytes(arena);
-	Size		end = bytes;
+	Size		step = Min(Max(FIRST_STEP_BYTES, buffer->bytes / 4), LAST_STEP_BYTES);
+	Size		end = TYPEALIGN(FIRST_STEP_BYTES, arena->ahead ? bytes : Max(bytes, buffer->bytes + step));
 	bool		made;
 
-	if (ahead == 0)
-		end = Max(bytes, buffer->bytes + Min(Max(FIRST_STEP_BYTES, buffer->bytes / 4), LAST_STEP_BYTES));
-	end = Min(TYPEALIGN(FIRST_STEP_BYTES, end), GPUSORT_SHARED_BYTES);
+	end = Min(end, GPUSORT_SHARED_BYTES);
 	do
 	{
 		CHECK_FOR_INTERRUPTS();
-		made = gpusort_page_maker_need(&arena->maker, end, Min(end + ahead, GPUSORT_SHARED_BYTES), &buffer->bytes);
+		made = gpusort_page_maker_need(&arena->maker, end, &buffer->bytes);
 		/* the file may have pages of an earlier query beyond */
 		arena->file->buffer.bytes = Max(arena->file->buffer.bytes, buffer->bytes);
 	} while (made && buffer->bytes < end);
@@ -316,9 +304,11 @@ gpusort_arena_alloc(GpusortArena *arena, Size bytes)
 
 	bytes = MAXALIGN(bytes);
 	if (GPUSORT_FAULT(ARENA) || buffer->mem == NULL || bytes > GPUSORT_SHARED_BYTES - used ||
-		(used + bytes + ahead_bytes(arena) > buffer->bytes && !make_pages(arena, used + bytes)))
+		(used + bytes > buffer->bytes && !make_pages(arena, used + bytes)))
 		return NULL;
 	arena->file->used += bytes;
+	if (arena->ahead && used >= THREAD_BYTES)
+		gpusort_page_maker_go_ahead(&arena->maker, Min(TYPEALIGN(FIRST_STEP_BYTES, used + bytes + AHEAD_BYTES), GPUSORT_SHARED_BYTES));
 	return buffer->mem + used;
 }
 
