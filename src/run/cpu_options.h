@@ -50,7 +50,4 @@ extern void gpusort_cpu_build_begin(MemoryContext cxt);
 /* How many of the parallel workers that core has planned for a build find a processor that no other build uses? */
 extern int	gpusort_cpu_build_workers(int planned);
 
-/* Requests main shared memory for the counts of threads and builds; from _PG_init when preloaded. */
-extern void gpusort_cpu_options_preload(void);
-
 #endif							/* GPUSORT_RUN_CPU_OPTIONS_H */
