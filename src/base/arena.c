@@ -54,33 +54,10 @@ struct GpusortArena
 /* The arenas of files that this process has made, for itself or adopted */
 static dlist_head held_arenas = DLIST_STATIC_INIT(held_arenas);
 
-static int	files_lent = 0;		/* files of this process that are lent, adopted or its own now */
-static int	files_counted = 0;	/* files of which fd.c knows; more than are open if kept ones have aged */
-
-/* Lets fd.c count the files that are open now.  Returns false if these are too many. */
-static bool
-count_files(void)
-{
-	int			files = files_lent + gpusort_large_kept_shared();
-
-	while (files_counted > files)
-	{
-		ReleaseExternalFD();
-		files_counted--;
-	}
-	while (files_counted < files)
-	{
-		if (!AcquireExternalFD())
-			return false;
-		files_counted++;
-	}
-	return true;
-}
-
 static void
 end_lending(GpusortSharedBuffer *buffer, bool drop)
 {
-	files_lent--;
+	ReleaseExternalFD();
 	if (drop)
 		gpusort_large_drop(buffer);
 	else
@@ -94,12 +71,12 @@ gpusort_arena_lend(GpusortArenaFile *file)
 
 	file->lent = false;
 	file->used = 0;
-	if (GPUSORT_FAULT(ARENA) || !gpusort_large_share(&file->buffer))
+	/* kept files, which a thread closes, are not counted */
+	if (GPUSORT_FAULT(ARENA) || !AcquireExternalFD())
 		return;
-	files_lent++;
-	if (fstat(file->buffer.fd, &status) != 0 || !count_files())
+	if (!gpusort_large_share(&file->buffer) || fstat(file->buffer.fd, &status) != 0)
 	{
-		end_lending(&file->buffer, false);
+		ReleaseExternalFD();
 		return;
 	}
 	file->name = (GpusortFileName) {
@@ -123,7 +100,7 @@ gpusort_arena_take_back(GpusortArenaFile *file, bool used)
 		return;
 	}
 	/* the worker must not find its pages gone */
-	files_lent--;
+	ReleaseExternalFD();
 	gpusort_large_leave(&file->buffer);
 }
 
@@ -172,7 +149,7 @@ gpusort_arena_make(bool ahead)
 bool
 gpusort_arena_has_file(void)
 {
-	return files_lent + gpusort_large_kept_shared() > 0;
+	return !dlist_is_empty(&held_arenas) || gpusort_large_kept_shared() > 0;
 }
 
 bool
