@@ -109,7 +109,7 @@ gpusort_job_begin(GpusortJob *job)
 }
 
 /*
- * A sort in kernels/ needs the keys and a spare buffer of the same size; with positions two buffers of (key,
+ * A sort in kernels/ needs the keys and a spare buffer of the same size; with rows two buffers of (key,
  * position) packed into 8 bytes instead, and with keys of several words also the 8 bytes of each key
  * that are sorted at a time and the order so far.  The tables of CUB and mppSort take less
  * than 1/16 of that.  Afterwards the places of rows take the memory of the keys.
@@ -117,85 +117,43 @@ gpusort_job_begin(GpusortJob *job)
 uint64
 gpusort_job_memory(const GpusortJob *job, bool rows)
 {
-	const GpusortRequest *request = job->request;
-	uint64		keys = gpusort_input_key_bytes(job->request);
-	uint64		scratch = request->rows * (request->positions ? 2 * sizeof(uint64) : request->key_bytes);
+	const GpusortCudaSort *sort = &job->request->sort;
+	uint64		scratch = sort->rows * (sort->with_rows ? 2 * sizeof(uint64) : sort->key_bytes);
 
-	if (request->words > 1)
-		scratch += request->rows * (sizeof(uint64) + sizeof(uint32));
+	if (sort->words > 1)
+		scratch += sort->rows * (sizeof(uint64) + sizeof(uint32));
 	if (job->in.lists.ties != 0)
-		scratch += request->rows;
-	return (keys + scratch) / 16 * 17 + (rows ? job->in.row_bytes + job->in.lists.window_bytes : 0);
+		scratch += sort->rows;
+	return (gpusort_request_key_bytes(sort) + scratch) / 16 * 17 + (rows ? job->in.row_bytes + job->in.lists.window_bytes : 0);
 }
 
 /* ---- uploads ---- */
 
-/* Queues the copy of a part of a file to the device, in pieces.  Returns false if there is no memory. */
+/* Queues the copies of keys or rows to the device, in pieces.  Returns false if there is no memory. */
 static bool
-upload(GpusortJob *job, GpusortCudaPart part, uint64 offset, uint32 number, GpusortPlace place, uint64 bytes)
-{
-	const GpusortServiceFile *file = job->in.files[number];
-	GpusortCudaStatus status;
-
-	while (bytes > 0)
-	{
-		uint64		piece = gpusort_file_piece(file, place, bytes);
-
-		CALL(status, piece, upload(job->lane, part, offset, file->mem + place, piece, &err));
-		if (status != GPUSORT_CUDA_OK)
-			return false;
-		job->uploads++;
-		offset += piece;
-		place += piece;
-		bytes -= piece;
-	}
-	return true;
-}
-
-static bool
-reserve(GpusortJob *job, GpusortCudaPart part, uint64 bytes)
-{
-	GpusortCudaStatus status;
-
-	CALL(status, 0, reserve(job->lane, part, bytes, &err));
-	return status == GPUSORT_CUDA_OK;
-}
-
-static bool
-upload_keys(GpusortJob *job)
+upload(GpusortJob *job, GpusortCudaPart to, const GpusortListedPart *parts, uint32 nparts, uint64 bytes)
 {
 	uint64		offset = 0;
+	GpusortCudaStatus status;
 
-	if (!reserve(job, GPUSORT_CUDA_KEYS, gpusort_input_key_bytes(job->request)))
+	CALL(status, 0, reserve(job->lane, to, bytes, &err));
+	if (status != GPUSORT_CUDA_OK)
 		return false;
-	for (uint32 i = 0; i < job->in.lists.nkeys; i++)
+	for (const GpusortListedPart *part = parts; part < parts + nparts; part++)
 	{
-		const GpusortListedKeys *keys = &job->in.keys[i];
+		const GpusortServiceFile *file = job->in.files[part->file];
 
-		if (!upload(job, GPUSORT_CUDA_KEYS, offset, keys->file, keys->place, keys->bytes))
-			return false;
-		offset += keys->bytes;
-	}
-	return true;
-}
+		for (uint64 done = 0; done < part->bytes;)
+		{
+			uint64		piece = gpusort_file_piece(file, part->place + done, part->bytes - done);
 
-static bool
-upload_rows(GpusortJob *job)
-{
-	uint64		offset = 0;
-
-	if (job->in.row_bytes == 0)
-		return true;
-	if (!reserve(job, GPUSORT_CUDA_ROWS, job->in.row_bytes))
-		return false;
-	for (uint32 i = 0; i < job->in.lists.nrows; i++)
-	{
-		const GpusortListedRows *rows = &job->in.rows[i];
-
-		if (!upload(job, GPUSORT_CUDA_ROWS, offset, rows->file, rows->place, rows->bytes) ||
-			!upload(job, GPUSORT_CUDA_ROWS, offset + rows->bytes, rows->file, rows->directory, rows->directory_bytes))
-			return false;
-		offset += rows->bytes + MAXALIGN(rows->directory_bytes);
+			CALL(status, piece, upload(job->lane, to, offset + done, file->mem + part->place + done, piece, &err));
+			if (status != GPUSORT_CUDA_OK)
+				return false;
+			job->uploads++;
+			done += piece;
+		}
+		offset += to == GPUSORT_CUDA_ROWS ? MAXALIGN(part->bytes) : part->bytes;
 	}
 	return true;
 }
@@ -207,7 +165,9 @@ gpusort_job_upload(GpusortJob *job)
 
 	CALL(status, 0, lane_open(gpusort_service_device, &job->lane, &err));
 	job->stage = GPUSORT_JOB_UPLOADS;
-	if (status == GPUSORT_CUDA_OK && upload_keys(job) && upload_rows(job))
+	if (status == GPUSORT_CUDA_OK &&
+		upload(job, GPUSORT_CUDA_KEYS, job->in.keys, job->in.lists.nkeys, gpusort_request_key_bytes(&job->request->sort)) &&
+		(job->in.row_bytes == 0 || upload(job, GPUSORT_CUDA_ROWS, job->in.rows, job->in.lists.nrows, job->in.row_bytes)))
 		return true;
 	close_lane(job);
 	return false;
@@ -218,7 +178,7 @@ gpusort_job_is_uploaded(GpusortJob *job)
 {
 	GpusortCudaStatus status;
 
-	if (gpusort_input_key_bytes(job->request) + job->in.row_bytes <= FEW_BYTES)
+	if (gpusort_request_key_bytes(&job->request->sort) + job->in.row_bytes <= FEW_BYTES)
 		return true;
 	CALL(status, 0, uploaded(job->lane, &err));
 	return status == GPUSORT_CUDA_OK;
@@ -230,27 +190,16 @@ static GpusortCudaStatus
 sort_on_device(GpusortJob *job)
 {
 	GpusortRequest *request = job->request;
-	GpusortCudaSort sort = {
-		.rows = request->rows,
-		.key_bytes = request->key_bytes,
-		.words = request->words,
-		.with_rows = request->positions,
-		.algorithm = (GpusortAlgorithm) request->algorithm,
-	};
-	GpusortCudaReport report;
 	GpusortCudaStatus status;
 
-	CALL(status, gpusort_input_key_bytes(job->request), sort(job->lane, &sort, &report, &err));
+	CALL(status, gpusort_request_key_bytes(&job->request->sort), sort(job->lane, &request->sort, &request->report, &err));
 	if (status == GPUSORT_CUDA_UNSORTED)
 		ereport(LOG,
 				(errmsg("gpusort found the device's result out of order"),
 				 errdetail("Algorithm \"%s\" sorted " UINT64_FORMAT " keys of %zu bytes.",
-						   gpusort_algorithm_name(report.algorithm), request->rows, gpusort_input_width(job->request)),
+						   gpusort_algorithm_name(request->report.algorithm), request->sort.rows,
+						   gpusort_cuda_width(&request->sort)),
 				 errhint("Report this as a bug, and set gpusort.algorithm to \"cub\" until it is fixed.")));
-	request->algorithm_used = report.algorithm;
-	request->blocks = report.blocks;
-	request->threads = report.threads;
-	request->bins_used = report.bins;
 	return status;
 }
 
@@ -282,9 +231,9 @@ return_result(GpusortJob *job)
 	GpusortCudaStatus status = GPUSORT_CUDA_OK;
 
 	if (job->in.lists.ties != 0)
-		CALL(status, gpusort_input_key_bytes(job->request), mark_ties(job->lane, &err));
-	if (status != GPUSORT_CUDA_OK || !download(job, GPUSORT_CUDA_RESULT, job->in.lists.result, gpusort_input_result_bytes(job->request)) ||
-		(job->in.lists.ties != 0 && !download(job, GPUSORT_CUDA_TIES, job->in.lists.ties, job->request->rows)))
+		CALL(status, gpusort_request_key_bytes(&job->request->sort), mark_ties(job->lane, &err));
+	if (status != GPUSORT_CUDA_OK || !download(job, GPUSORT_CUDA_RESULT, job->in.lists.result, gpusort_request_result_bytes(&job->request->sort)) ||
+		(job->in.lists.ties != 0 && !download(job, GPUSORT_CUDA_TIES, job->in.lists.ties, job->request->sort.rows)))
 		return false;
 	job->result_done = job->downloads;
 	return true;
@@ -294,25 +243,10 @@ return_result(GpusortJob *job)
 static void
 arrange(GpusortJob *job)
 {
-	GpusortCudaRowBlock *blocks = MemoryContextAllocHuge(job->cxt, job->in.lists.nrows * sizeof(GpusortCudaRowBlock));
-	uint64		offset = 0;
 	GpusortCudaStatus status;
 
-	for (uint32 i = 0; i < job->in.lists.nrows; i++)
-	{
-		const GpusortListedRows *rows = &job->in.rows[i];
-
-		blocks[i] = (GpusortCudaRowBlock) {
-			.offset = offset,
-			.bytes = rows->bytes,
-			.directory = offset + rows->bytes + rows->directory_bytes,
-			.first = rows->first,
-			.stride = rows->stride,
-		};
-		offset += rows->bytes + MAXALIGN(rows->directory_bytes);
-	}
-	CALL(status, gpusort_input_key_bytes(job->request) + job->in.row_bytes,
-		 arrange(job->lane, blocks, job->in.lists.nrows, job->in.lists.window_bytes, &job->nwindows, &err));
+	CALL(status, gpusort_request_key_bytes(&job->request->sort) + job->in.row_bytes,
+		 arrange(job->lane, job->in.blocks, job->in.lists.nblocks, job->in.lists.window_bytes, &job->nwindows, &err));
 	/* a session that has left the request uses its memory for something else */
 	if (status == GPUSORT_CUDA_UNSORTED && gpusort_request_state(job->request) != GPUSORT_REQUEST_LEFT)
 		ereport(LOG,
@@ -320,7 +254,6 @@ arrange(GpusortJob *job)
 				 errdetail("%s", err.text)));
 	if (status != GPUSORT_CUDA_OK)
 		job->nwindows = 0;
-	pfree(blocks);
 }
 
 bool
@@ -350,15 +283,8 @@ gpusort_job_sort(GpusortJob *job)
 static void
 fill_report(GpusortJob *job)
 {
-	GpusortRequest *request = job->request;
-	GpusortCudaReport report;
-
-	gpusort_cuda->lane_report(job->lane, &report);
-	request->copy_in_ms = report.upload_ms;
-	request->copy_in_bytes = gpusort_input_key_bytes(job->request) + job->in.row_bytes;
-	request->kernels_ms = report.kernels_ms;
-	request->arrange_ms = report.arrange_ms;
-	request->copy_out_ms = report.download_ms;
+	gpusort_cuda->lane_report(job->lane, &job->request->report);
+	job->request->copy_in_bytes = gpusort_request_key_bytes(&job->request->sort) + job->in.row_bytes;
 }
 
 /* Queues a window for the backend.  Returns false if there is no memory. */
@@ -373,7 +299,7 @@ queue_window(GpusortJob *job)
 	if (status != GPUSORT_CUDA_OK || window.bytes > job->in.lists.window_bytes ||
 		!download(job, GPUSORT_CUDA_WINDOW, job->in.lists.windows + slot * job->in.lists.window_bytes, window.bytes))
 		return false;
-	job->ring[slot] = (GpusortRequestWindow) {window.first, window.count, window.bytes};
+	job->ring[slot] = window;
 	job->window_done[slot] = job->downloads;
 	job->queued++;
 	return true;
@@ -386,7 +312,7 @@ publish_result(GpusortJob *job)
 	GpusortRequest *request = job->request;
 
 	fill_report(job);
-	request->copy_out_bytes = gpusort_input_result_bytes(job->request) + (job->in.lists.ties != 0 ? request->rows : 0);
+	request->copy_out_bytes = gpusort_request_result_bytes(&job->request->sort) + (job->in.lists.ties != 0 ? request->sort.rows : 0);
 	if (job->nwindows == 0)
 	{
 		finish(job);

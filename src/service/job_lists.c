@@ -22,41 +22,41 @@ in_file(const GpusortListedFile *files, uint32 nfiles, uint32 file, GpusortPlace
 	return file < nfiles && bytes <= files[file].bytes && place <= files[file].bytes - bytes;
 }
 
-/* Checks that all places lie in the files, and sums up the rows' bytes. */
+/* Checks that parts lie in the files, and sums up their bytes, each rounded up to a multiple of "align". */
+static bool
+check_parts(const GpusortLists *lists, const GpusortListedFile *files, const GpusortListedPart *parts, uint32 nparts,
+			int align, uint64 *bytes)
+{
+	*bytes = 0;
+	for (uint32 i = 0; i < nparts; i++)
+	{
+		if (!in_file(files, lists->nfiles, parts[i].file, parts[i].place, parts[i].bytes))
+			return false;
+		*bytes += TYPEALIGN(align, parts[i].bytes);
+	}
+	return true;
+}
+
+/* Checks that all places lie in the files, and sums up the rows' bytes.  The device checks where the rows are in these. */
 static bool
 check_lists(GpusortJobInput *in, const GpusortRequest *request, const GpusortListedFile *files)
 {
 	const GpusortLists *lists = &in->lists;
-	uint64		keys = 0;
+	const GpusortCudaSort *sort = &request->sort;
+	uint64		keys;
 
-	if (lists->nfiles == 0 || lists->window_bytes > GPUSORT_SHARED_BYTES || request->rows > PG_UINT64_MAX / 1024)
+	if (lists->nfiles == 0 || lists->window_bytes > GPUSORT_SHARED_BYTES || sort->rows > PG_UINT64_MAX / 1024)
 		return false;
 	for (uint32 i = 0; i < lists->nfiles; i++)
 		if (files[i].bytes > GPUSORT_SHARED_BYTES)
 			return false;
-	for (uint32 i = 0; i < lists->nkeys; i++)
-	{
-		const GpusortListedKeys *span = &in->keys[i];
-
-		if (!in_file(files, lists->nfiles, span->file, span->place, span->bytes))
-			return false;
-		keys += span->bytes;
-	}
-	in->row_bytes = 0;
-	for (uint32 i = 0; i < lists->nrows; i++)
-	{
-		const GpusortListedRows *block = &in->rows[i];
-
-		if (!in_file(files, lists->nfiles, block->file, block->place, block->bytes) ||
-			!in_file(files, lists->nfiles, block->file, block->directory, block->directory_bytes))
-			return false;
-		in->row_bytes += block->bytes + MAXALIGN(block->directory_bytes);
-	}
-	return keys == gpusort_input_key_bytes(request) && request->words >= 1 && request->words <= GPUSORT_MAX_WORDS &&
-		(request->key_bytes == 4 || request->key_bytes == 8) &&
-		(request->positions || (request->words == 1 && lists->ties == 0 && lists->nrows == 0)) &&
-		in_file(files, lists->nfiles, 0, lists->result, gpusort_input_result_bytes(request)) &&
-		in_file(files, lists->nfiles, 0, lists->ties, lists->ties != 0 ? request->rows : 0) &&
+	return check_parts(lists, files, in->keys, lists->nkeys, 1, &keys) && keys == gpusort_request_key_bytes(sort) &&
+		check_parts(lists, files, in->rows, lists->nrows, MAXIMUM_ALIGNOF, &in->row_bytes) &&
+		sort->words >= 1 && sort->words <= GPUSORT_MAX_WORDS &&
+		(sort->key_bytes == 4 || sort->key_bytes == 8) &&
+		(sort->with_rows || (sort->words == 1 && lists->ties == 0 && lists->nrows == 0)) &&
+		in_file(files, lists->nfiles, 0, lists->result, gpusort_request_result_bytes(sort)) &&
+		in_file(files, lists->nfiles, 0, lists->ties, lists->ties != 0 ? sort->rows : 0) &&
 		in_file(files, lists->nfiles, 0, lists->windows, GPUSORT_RING * lists->window_bytes);
 }
 
@@ -83,11 +83,12 @@ read_lists(GpusortJobInput *in, const GpusortRequest *request, MemoryContext cxt
 		return NULL;
 	memcpy(&in->lists, read, sizeof(GpusortLists));
 	if (bytes != sizeof(GpusortLists) + lists->nfiles * sizeof(GpusortListedFile) +
-		lists->nkeys * sizeof(GpusortListedKeys) + lists->nrows * sizeof(GpusortListedRows))
+		((uint64) lists->nkeys + lists->nrows) * sizeof(GpusortListedPart) + lists->nblocks * sizeof(GpusortCudaRowBlock))
 		return NULL;
 	read += sizeof(GpusortLists);
-	in->keys = (const GpusortListedKeys *) (read + lists->nfiles * sizeof(GpusortListedFile));
-	in->rows = (const GpusortListedRows *) (in->keys + lists->nkeys);
+	in->keys = (const GpusortListedPart *) (read + lists->nfiles * sizeof(GpusortListedFile));
+	in->rows = in->keys + lists->nkeys;
+	in->blocks = (const GpusortCudaRowBlock *) (in->rows + lists->nrows);
 	return (const GpusortListedFile *) read;
 }
 
@@ -108,7 +109,7 @@ gpusort_input_read(GpusortJobInput *in, GpusortRequest *request, MemoryContext c
 
 		if (file == NULL)
 			return cannot_open;
-		if (!gpusort_file_pinned(file, files[in->nopen].bytes))
+		if (gpusort_file_registered(file) < files[in->nopen].bytes)
 			request->pinned = false;
 		in->files[in->nopen++] = file;
 	}

@@ -162,8 +162,8 @@ count_memory(uint64 *bytes, uint64 *uploading)
 		any |= job->lane != NULL;
 		if (job->stage != GPUSORT_JOB_UPLOADS)
 			continue;
-		*uploading += gpusort_input_key_bytes(job->request) + job->in.row_bytes;
-		*bytes += gpusort_job_memory(job, false) - gpusort_input_key_bytes(job->request);
+		*uploading += gpusort_request_key_bytes(&job->request->sort) + job->in.row_bytes;
+		*bytes += gpusort_job_memory(job, false) - gpusort_request_key_bytes(&job->request->sort);
 	}
 	return any;
 }
@@ -241,7 +241,7 @@ sort_first(void)
 
 		if (job == NULL || !gpusort_job_is_uploaded(job))
 			break;
-		sorted += gpusort_input_key_bytes(job->request);
+		sorted += gpusort_request_key_bytes(&job->request->sort);
 		moved = true;
 		if (!gpusort_job_sort(job))
 		{

@@ -10,8 +10,6 @@
 
 #include <limits.h>
 
-#include "gpusort_cuda.h"
-
 #include "base/arena.h"
 #include "base/fault.h"
 #include "gpu/gpu.h"
@@ -127,8 +125,8 @@ extern void gpusort_file_close(GpusortServiceFile *file);
 /* Returns how many of these bytes, from this place on, one copy can take. */
 extern uint64 gpusort_file_piece(const GpusortServiceFile *file, GpusortPlace place, uint64 bytes);
 
-/* Are the bytes up to this place registered? */
-extern bool gpusort_file_pinned(const GpusortServiceFile *file, uint64 bytes);
+/* Returns how many of the file's first bytes are registered. */
+extern uint64 gpusort_file_registered(const GpusortServiceFile *file);
 
 /* Looks which files their sessions have dropped.  Returns whether any file is left. */
 extern bool gpusort_files_look(void);
@@ -145,30 +143,13 @@ extern bool gpusort_files_let_go(void);
 typedef struct GpusortJobInput
 {
 	GpusortLists lists;
-	const GpusortListedKeys *keys;
-	const GpusortListedRows *rows;
+	const GpusortListedPart *keys;
+	const GpusortListedPart *rows;
+	const GpusortCudaRowBlock *blocks;
 	GpusortServiceFile **files;
 	int			nopen;			/* of files */
 	uint64		row_bytes;		/* bytes of rows and directories on the device; 0: rows stay where they are */
 } GpusortJobInput;
-
-static inline Size
-gpusort_input_width(const GpusortRequest *request)
-{
-	return (Size) request->key_bytes * request->words;
-}
-
-static inline uint64
-gpusort_input_key_bytes(const GpusortRequest *request)
-{
-	return request->rows * gpusort_input_width(request);
-}
-
-static inline uint64
-gpusort_input_result_bytes(const GpusortRequest *request)
-{
-	return request->rows * (request->positions ? sizeof(uint32) : request->key_bytes);
-}
 
 /*
  * Reads and checks the lists of a request, and opens its files; sets request->pinned.  The memory is in
@@ -214,7 +195,7 @@ typedef struct GpusortJob
 	uint64		nwindows;		/* 0: no rows */
 	uint32		queued;			/* windows queued for download */
 	uint32		sent;			/* windows published to the backend */
-	GpusortRequestWindow ring[GPUSORT_RING];	/* those queued */
+	GpusortCudaWindow ring[GPUSORT_RING];	/* those queued */
 	uint64		window_done[GPUSORT_RING];	/* likewise */
 
 	/* Of the queue (service/queue.c) */
