@@ -1,7 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * pages.h
- *		Private mappings: huge pages, and what a session keeps.
+ *		Mappings: huge pages, what a session keeps, and the pages of files.
+ *
+ * Plain C without PostgreSQL: the CPU engine includes it, too.
  *
  *-------------------------------------------------------------------------
  */
@@ -13,16 +15,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* ---- huge_page.c ---- */
-
-/*
- * Plain C without PostgreSQL: the CPU engine includes it, too.
- */
-
 #ifdef __cplusplus
 extern "C"
 {
 #endif
+
+/* ---- huge_page.c ---- */
 
 /*
  * Bytes of a huge page of x86-64, and of arm64 with pages of 4 kB.  Larger ones are too much
@@ -44,24 +42,13 @@ extern void gpusort_huge_pages_ask(void *mem, size_t bytes);
  */
 extern bool gpusort_huge_pages_collapse(void *mem, size_t bytes);
 
-#ifdef __cplusplus
-}
-#endif
-
 /* ---- large_memory.c ---- */
 
 /*
  * Touching memory for the first time can be most of the cost of a sort.  free() returns
  * buffers of this size to the kernel, so that the session's next sort would pay again.
- * So freed buffers are kept for a few seconds, up to a limit.
- *
- * Plain C without PostgreSQL, for any thread.
+ * So freed buffers are kept for a few seconds, up to a limit.  For any thread.
  */
-
-#ifdef __cplusplus
-extern "C"
-{
-#endif
 
 /* Bytes of the smallest buffer; callers use malloc() or palloc() for less. */
 #define GPUSORT_LARGE_BYTES		GPUSORT_HUGE_PAGE
@@ -129,17 +116,9 @@ extern int	gpusort_large_kept_shared(void);
 /* Unmaps all kept buffers, for work that goes on with other memory. */
 extern void gpusort_large_give_back(void);
 
-#ifdef __cplusplus
-}
-#endif
-
 /* ---- page_maker.c ---- */
 
-/*
- * Plain C without PostgreSQL.  One thread at a time calls these functions for a maker.
- */
-
-/* Its fields are page_maker.c's own. */
+/* Its fields are page_maker.c's own.  One thread at a time calls the functions for a maker. */
 typedef struct GpusortPageMaker
 {
 	int			fd;
@@ -167,5 +146,9 @@ extern void gpusort_page_maker_go_ahead(GpusortPageMaker *maker, size_t end);
 
 /* Ends the thread, if there is one.  Returns how many bytes have pages. */
 extern size_t gpusort_page_maker_end(GpusortPageMaker *maker);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif							/* GPUSORT_BASE_PAGES_H */

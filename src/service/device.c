@@ -153,19 +153,6 @@ gpusort_service_check(GpusortCudaStatus status, const GpusortCudaError *err)
 	end_in_failure(1, RETRY_AFTER_FAULT_MS, fault_reason(err), NULL);
 }
 
-void
-gpusort_device_at_exit(void)
-{
-	strlcpy(ending, "The GPU service was shut down.", sizeof(ending));
-	before_shmem_exit(service_exit, 0);
-}
-
-void
-gpusort_device_end_idle(void)
-{
-	ending[0] = '\0';
-}
-
 /* The C library's message about the last failure, without the path at its beginning. */
 static const char *
 load_error(const char *path)
@@ -255,6 +242,8 @@ gpusort_device_open(void)
 	GpusortCudaError err;
 	GpusortCudaStatus status;
 
+	strlcpy(ending, "The GPU service was shut down.", sizeof(ending));
+	before_shmem_exit(service_exit, 0);
 	gpusort_watch_start(end_in_hang);
 	on_proc_exit(watch_exit, 0);
 	/* before the library: CUDA reads its environment once */
@@ -277,8 +266,10 @@ gpusort_device_open(void)
 }
 
 void
-gpusort_device_close(void)
+gpusort_device_close(bool idle)
 {
+	if (idle)
+		ending[0] = '\0';
 	GPUSORT_WATCHED(0, gpusort_cuda->close(gpusort_service_device));
 	gpusort_service_device = NULL;
 }

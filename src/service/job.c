@@ -1,7 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * job.c
- *		The steps of a request of the GPU service: upload, sort, return.
+ *		The steps of a request of the GPU service: read, upload, sort, return.
+ *
+ * The session has written what a request says of its files, and may have dropped them since.  So each
+ * place is checked.
  *
  * Each job has a lane of its own, and each lane a stream of its own.  So the copies of
  * some jobs run while another is sorted.
@@ -23,6 +26,11 @@
  * would take longer.
  */
 #define FEW_BYTES		((uint64) 4 * 1024 * 1024)
+
+/* Longer lists are an error. */
+#define MAX_LISTS_BYTES	((uint64) 256 * 1024 * 1024)
+
+static const char *const cannot_open = "The GPU service cannot open the session's memory.";
 
 static GpusortCudaError err;	/* of the device's last call */
 
@@ -50,7 +58,8 @@ void
 gpusort_job_end(GpusortJob *job)
 {
 	close_lane(job);
-	gpusort_input_end(&job->in);
+	while (job->nopen > 0)
+		gpusort_file_close(job->files[--job->nopen]);
 	if (job->cxt != NULL)
 		MemoryContextDelete(job->cxt);
 	job->cxt = NULL;
@@ -93,6 +102,110 @@ finish(GpusortJob *job)
 	gpusort_job_end(job);
 }
 
+/* ---- the lists ---- */
+
+static bool
+in_file(const GpusortListedFile *files, uint32 nfiles, uint32 file, GpusortPlace place, uint64 bytes)
+{
+	return file < nfiles && bytes <= files[file].bytes && place <= files[file].bytes - bytes;
+}
+
+/* Checks that parts lie in the files, and sums up their bytes, each rounded up to a multiple of "align". */
+static bool
+check_parts(const GpusortLists *lists, const GpusortListedFile *files, const GpusortListedPart *parts, uint32 nparts,
+			int align, uint64 *bytes)
+{
+	*bytes = 0;
+	for (uint32 i = 0; i < nparts; i++)
+	{
+		if (!in_file(files, lists->nfiles, parts[i].file, parts[i].place, parts[i].bytes))
+			return false;
+		*bytes += TYPEALIGN(align, parts[i].bytes);
+	}
+	return true;
+}
+
+/* Checks that all places lie in the files, and sums up the rows' bytes.  The device checks where the rows are in these. */
+static bool
+check_lists(GpusortJob *job, const GpusortListedFile *files)
+{
+	const GpusortLists *lists = &job->lists;
+	const GpusortCudaSort *sort = &job->request->sort;
+	uint64		keys;
+
+	if (lists->nfiles == 0 || lists->window_bytes > GPUSORT_SHARED_BYTES || sort->rows > PG_UINT64_MAX / 1024)
+		return false;
+	for (uint32 i = 0; i < lists->nfiles; i++)
+		if (files[i].bytes > GPUSORT_SHARED_BYTES)
+			return false;
+	return check_parts(lists, files, job->keys, lists->nkeys, 1, &keys) && keys == gpusort_request_key_bytes(sort) &&
+		check_parts(lists, files, job->rows, lists->nrows, MAXIMUM_ALIGNOF, &job->row_bytes) &&
+		sort->words >= 1 && sort->words <= GPUSORT_MAX_WORDS &&
+		(sort->key_bytes == 4 || sort->key_bytes == 8) &&
+		(sort->with_rows || (sort->words == 1 && lists->ties == 0 && lists->nrows == 0)) &&
+		in_file(files, lists->nfiles, 0, lists->result, gpusort_request_result_bytes(sort)) &&
+		in_file(files, lists->nfiles, 0, lists->ties, lists->ties != 0 ? sort->rows : 0) &&
+		in_file(files, lists->nfiles, 0, lists->windows, GPUSORT_RING * lists->window_bytes);
+}
+
+/* Reads the lists.  Returns the list of files, or NULL. */
+static const GpusortListedFile *
+read_lists(GpusortJob *job)
+{
+	const GpusortRequest *request = job->request;
+	GpusortServiceFile *file = gpusort_file_open(&request->file, 0);
+	const GpusortLists *lists = &job->lists;
+	uint64		bytes = request->lists_bytes;
+	char	   *read = NULL;
+
+	if (file == NULL)
+		return NULL;
+	/* a read of mapped memory could end this process if the session has none left */
+	if (bytes >= sizeof(GpusortLists) && bytes <= MAX_LISTS_BYTES)
+	{
+		read = MemoryContextAllocHuge(job->cxt, bytes);
+		if (!gpusort_file_read(file, request->lists, read, bytes))
+			read = NULL;
+	}
+	gpusort_file_close(file);
+	if (read == NULL)
+		return NULL;
+	memcpy(&job->lists, read, sizeof(GpusortLists));
+	if (bytes != sizeof(GpusortLists) + lists->nfiles * sizeof(GpusortListedFile) +
+		((uint64) lists->nkeys + lists->nrows) * sizeof(GpusortListedPart) + lists->nblocks * sizeof(GpusortCudaRowBlock))
+		return NULL;
+	read += sizeof(GpusortLists);
+	job->keys = (const GpusortListedPart *) (read + lists->nfiles * sizeof(GpusortListedFile));
+	job->rows = job->keys + lists->nkeys;
+	job->blocks = (const GpusortCudaRowBlock *) (job->rows + lists->nrows);
+	return (const GpusortListedFile *) read;
+}
+
+/* Reads and checks the lists, and opens the files; sets request->pinned.  Returns NULL, or a reason, a static text. */
+static const char *
+read_request(GpusortJob *job)
+{
+	const GpusortListedFile *files = read_lists(job);
+
+	if (files == NULL)
+		return cannot_open;
+	if (!check_lists(job, files))
+		return "The GPU service cannot read the request.";
+	job->request->pinned = true;
+	job->files = MemoryContextAlloc(job->cxt, job->lists.nfiles * sizeof(GpusortServiceFile *));
+	while (job->nopen < (int) job->lists.nfiles)
+	{
+		GpusortServiceFile *file = gpusort_file_open(&files[job->nopen].name, files[job->nopen].bytes);
+
+		if (file == NULL)
+			return cannot_open;
+		if (gpusort_file_registered(file) < files[job->nopen].bytes)
+			job->request->pinned = false;
+		job->files[job->nopen++] = file;
+	}
+	return NULL;
+}
+
 void
 gpusort_job_begin(GpusortJob *job)
 {
@@ -103,7 +216,7 @@ gpusort_job_begin(GpusortJob *job)
 	job->queued_at = gpusort_clock_ms();
 	job->full_at = 0;
 	job->stage = GPUSORT_JOB_QUEUED;
-	reason = gpusort_input_read(&job->in, job->request, job->cxt);
+	reason = read_request(job);
 	if (reason != NULL)
 		gpusort_job_fail(job, reason);
 }
@@ -122,9 +235,9 @@ gpusort_job_memory(const GpusortJob *job, bool rows)
 
 	if (sort->words > 1)
 		scratch += sort->rows * (sizeof(uint64) + sizeof(uint32));
-	if (job->in.lists.ties != 0)
+	if (job->lists.ties != 0)
 		scratch += sort->rows;
-	return (gpusort_request_key_bytes(sort) + scratch) / 16 * 17 + (rows ? job->in.row_bytes + job->in.lists.window_bytes : 0);
+	return (gpusort_request_key_bytes(sort) + scratch) / 16 * 17 + (rows ? job->row_bytes + job->lists.window_bytes : 0);
 }
 
 /* ---- uploads ---- */
@@ -141,7 +254,7 @@ upload(GpusortJob *job, GpusortCudaPart to, const GpusortListedPart *parts, uint
 		return false;
 	for (const GpusortListedPart *part = parts; part < parts + nparts; part++)
 	{
-		const GpusortServiceFile *file = job->in.files[part->file];
+		const GpusortServiceFile *file = job->files[part->file];
 
 		for (uint64 done = 0; done < part->bytes;)
 		{
@@ -166,8 +279,8 @@ gpusort_job_upload(GpusortJob *job)
 	CALL(status, 0, lane_open(gpusort_service_device, &job->lane, &err));
 	job->stage = GPUSORT_JOB_UPLOADS;
 	if (status == GPUSORT_CUDA_OK &&
-		upload(job, GPUSORT_CUDA_KEYS, job->in.keys, job->in.lists.nkeys, gpusort_request_key_bytes(&job->request->sort)) &&
-		(job->in.row_bytes == 0 || upload(job, GPUSORT_CUDA_ROWS, job->in.rows, job->in.lists.nrows, job->in.row_bytes)))
+		upload(job, GPUSORT_CUDA_KEYS, job->keys, job->lists.nkeys, gpusort_request_key_bytes(&job->request->sort)) &&
+		(job->row_bytes == 0 || upload(job, GPUSORT_CUDA_ROWS, job->rows, job->lists.nrows, job->row_bytes)))
 		return true;
 	close_lane(job);
 	return false;
@@ -178,7 +291,7 @@ gpusort_job_is_uploaded(GpusortJob *job)
 {
 	GpusortCudaStatus status;
 
-	if (gpusort_request_key_bytes(&job->request->sort) + job->in.row_bytes <= FEW_BYTES)
+	if (gpusort_request_key_bytes(&job->request->sort) + job->row_bytes <= FEW_BYTES)
 		return true;
 	CALL(status, 0, uploaded(job->lane, &err));
 	return status == GPUSORT_CUDA_OK;
@@ -207,7 +320,7 @@ sort_on_device(GpusortJob *job)
 static bool
 download(GpusortJob *job, GpusortCudaPart part, GpusortPlace place, uint64 bytes)
 {
-	const GpusortServiceFile *file = job->in.files[0];
+	const GpusortServiceFile *file = job->files[0];
 	uint64		offset = 0;
 	GpusortCudaStatus status;
 
@@ -230,10 +343,10 @@ return_result(GpusortJob *job)
 {
 	GpusortCudaStatus status = GPUSORT_CUDA_OK;
 
-	if (job->in.lists.ties != 0)
+	if (job->lists.ties != 0)
 		CALL(status, gpusort_request_key_bytes(&job->request->sort), mark_ties(job->lane, &err));
-	if (status != GPUSORT_CUDA_OK || !download(job, GPUSORT_CUDA_RESULT, job->in.lists.result, gpusort_request_result_bytes(&job->request->sort)) ||
-		(job->in.lists.ties != 0 && !download(job, GPUSORT_CUDA_TIES, job->in.lists.ties, job->request->sort.rows)))
+	if (status != GPUSORT_CUDA_OK || !download(job, GPUSORT_CUDA_RESULT, job->lists.result, gpusort_request_result_bytes(&job->request->sort)) ||
+		(job->lists.ties != 0 && !download(job, GPUSORT_CUDA_TIES, job->lists.ties, job->request->sort.rows)))
 		return false;
 	job->result_done = job->downloads;
 	return true;
@@ -245,8 +358,8 @@ arrange(GpusortJob *job)
 {
 	GpusortCudaStatus status;
 
-	CALL(status, gpusort_request_key_bytes(&job->request->sort) + job->in.row_bytes,
-		 arrange(job->lane, job->in.blocks, job->in.lists.nblocks, job->in.lists.window_bytes, &job->nwindows, &err));
+	CALL(status, gpusort_request_key_bytes(&job->request->sort) + job->row_bytes,
+		 arrange(job->lane, job->blocks, job->lists.nblocks, job->lists.window_bytes, &job->nwindows, &err));
 	/* a session that has left the request uses its memory for something else */
 	if (status == GPUSORT_CUDA_UNSORTED && gpusort_request_state(job->request) != GPUSORT_REQUEST_LEFT)
 		ereport(LOG,
@@ -273,7 +386,7 @@ gpusort_job_sort(GpusortJob *job)
 		close_lane(job);
 		return false;
 	}
-	if (job->in.row_bytes > 0)
+	if (job->row_bytes > 0)
 		arrange(job);
 	return true;
 }
@@ -284,7 +397,7 @@ static void
 fill_report(GpusortJob *job)
 {
 	gpusort_cuda->lane_report(job->lane, &job->request->report);
-	job->request->copy_in_bytes = gpusort_request_key_bytes(&job->request->sort) + job->in.row_bytes;
+	job->request->copy_in_bytes = gpusort_request_key_bytes(&job->request->sort) + job->row_bytes;
 }
 
 /* Queues a window for the backend.  Returns false if there is no memory. */
@@ -295,9 +408,9 @@ queue_window(GpusortJob *job)
 	GpusortCudaWindow window;
 	GpusortCudaStatus status;
 
-	CALL(status, job->in.lists.window_bytes, gather(job->lane, job->queued, &window, &err));
-	if (status != GPUSORT_CUDA_OK || window.bytes > job->in.lists.window_bytes ||
-		!download(job, GPUSORT_CUDA_WINDOW, job->in.lists.windows + slot * job->in.lists.window_bytes, window.bytes))
+	CALL(status, job->lists.window_bytes, gather(job->lane, job->queued, &window, &err));
+	if (status != GPUSORT_CUDA_OK || window.bytes > job->lists.window_bytes ||
+		!download(job, GPUSORT_CUDA_WINDOW, job->lists.windows + slot * job->lists.window_bytes, window.bytes))
 		return false;
 	job->ring[slot] = window;
 	job->window_done[slot] = job->downloads;
@@ -312,7 +425,7 @@ publish_result(GpusortJob *job)
 	GpusortRequest *request = job->request;
 
 	fill_report(job);
-	request->copy_out_bytes = gpusort_request_result_bytes(&job->request->sort) + (job->in.lists.ties != 0 ? request->sort.rows : 0);
+	request->copy_out_bytes = gpusort_request_result_bytes(&job->request->sort) + (job->lists.ties != 0 ? request->sort.rows : 0);
 	if (job->nwindows == 0)
 	{
 		finish(job);

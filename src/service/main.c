@@ -99,10 +99,10 @@ rest(const GpusortStepped *stepped, long idle_ms)
 
 /* Closes all lanes and the device, and ends the process. */
 static void
-close_and_exit(void)
+close_and_exit(bool idle)
 {
 	gpusort_queue_drop_all();
-	gpusort_device_close();
+	gpusort_device_close(idle);
 	proc_exit(0);
 }
 
@@ -117,7 +117,7 @@ reload_settings(void)
 	another = strcmp(device, gpusort_device) != 0;
 	pfree(device);
 	if (another)
-		close_and_exit();
+		close_and_exit(false);
 	gpusort_device_limit_memory();
 }
 
@@ -139,8 +139,7 @@ end_idle(void)
 		(void) gpusort_control_change(GPUSORT_SERVICE_ENDING, GPUSORT_SERVICE_READY);
 		return;
 	}
-	gpusort_device_end_idle();
-	close_and_exit();
+	close_and_exit(true);
 }
 
 /* Gives memory back while the service is idle, and ends it in the end.  Returns for how many ms it may wait. */
@@ -177,7 +176,7 @@ serve(bool permanent)
 		ResetLatch(MyLatch);
 		gpusort_watch_beat();
 		if (ShutdownRequestPending)
-			close_and_exit();
+			close_and_exit(false);
 		if (ConfigReloadPending)
 		{
 			ConfigReloadPending = false;
@@ -234,8 +233,6 @@ gpusort_service_main(Datum arg)
 #ifdef PR_SET_TIMERSLACK
 	(void) prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NANOSECONDS);
 #endif
-	gpusort_device_at_exit();
-	gpusort_queue_start();
 	GPUSORT_FAULT_SERVE();
 
 	/* SIGQUIT's handler calls nothing but _exit(), so any thread may run it */
@@ -243,6 +240,7 @@ gpusort_service_main(Datum arg)
 	sigdelset(&all, SIGQUIT);
 	sigprocmask(SIG_SETMASK, &all, NULL);
 	gpusort_device_open();
+	gpusort_queue_start();
 	/* whatever others thought of the start; a session that waits for this looks every 20 ms */
 	pg_atomic_write_u32(&gpusort_control->service_state, GPUSORT_SERVICE_READY);
 	pg_memory_barrier();
