@@ -11,7 +11,6 @@
 #include "postgres.h"
 
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #ifdef __linux__
 #include <sys/prctl.h>
@@ -27,13 +26,6 @@
 #include "base/fault.h"
 #include "base/pages.h"
 
-/*
- * Each step makes a quarter of the pages that there are, within these bounds: little memory is
- * made in vain.  A step takes 40 ms for pages of 4 kB, and 20 ms for huge pages.
- */
-#define FIRST_STEP_BYTES	GPUSORT_HUGE_PAGE
-#define LAST_STEP_BYTES		((Size) 64 * 1024 * 1024)
-
 /* A session that has filled THREAD_BYTES of its own arena has a thread make the next AHEAD_BYTES. */
 #define THREAD_BYTES	((Size) 16 * 1024 * 1024)
 #define AHEAD_BYTES		((Size) 64 * 1024 * 1024)
@@ -45,24 +37,13 @@ struct GpusortArena
 	GpusortFileName name;		/* of the file, while it is held */
 	GpusortArenaFile *file;		/* in shared memory, which may be gone once the arena is adopted, or: */
 	GpusortArenaFile own;		/* if the process has made it for itself */
-	GpusortSharedBuffer buffer; /* in this process; mem is NULL if there is no memory */
+	GpusortPageMaker pages;		/* in this process; mem is NULL if there is no memory */
 	bool		dropped;		/* the file is not kept */
 	bool		ahead;			/* a thread may make pages before they are allocated */
-	GpusortPageMaker maker;		/* in the process that fills it */
 };
 
 /* The arenas of files that this process has made, for itself or adopted */
 static dlist_head held_arenas = DLIST_STATIC_INIT(held_arenas);
-
-static void
-end_lending(GpusortSharedBuffer *buffer, bool drop)
-{
-	ReleaseExternalFD();
-	if (drop)
-		gpusort_large_drop(buffer);
-	else
-		gpusort_large_unshare(buffer);
-}
 
 void
 gpusort_arena_lend(GpusortArenaFile *file)
@@ -94,14 +75,12 @@ gpusort_arena_take_back(GpusortArenaFile *file, bool used)
 	if (!file->lent)
 		return;
 	file->lent = false;
-	if (!used)
-	{
-		end_lending(&file->buffer, false);
-		return;
-	}
-	/* the worker must not find its pages gone */
 	ReleaseExternalFD();
-	gpusort_large_leave(&file->buffer);
+	/* the worker must not find its pages gone */
+	if (used)
+		gpusort_large_leave(&file->buffer);
+	else
+		gpusort_large_unshare(&file->buffer);
 }
 
 /* A callback of the memory context of an arena whose file this process has made */
@@ -109,17 +88,27 @@ static void
 end_held(void *arg)
 {
 	GpusortArena *arena = arg;
+	GpusortSharedBuffer buffer = {
+		.mem = arena->pages.mem,
+		.fd = arena->pages.fd,
+		.bytes = gpusort_page_maker_end(&arena->pages),
+	};
 
 	dlist_delete(&arena->node);
-	if (gpusort_arena_is_own(arena))
-		arena->buffer.bytes = gpusort_page_maker_end(&arena->maker);
-	end_lending(&arena->buffer, arena->dropped);
+	ReleaseExternalFD();
+	if (arena->dropped)
+		gpusort_large_drop(&buffer);
+	else
+		gpusort_large_unshare(&buffer);
 }
 
 /* Has the arena's file held until the current memory context is reset. */
 static void
 hold(GpusortArena *arena)
 {
+	const GpusortSharedBuffer *buffer = &arena->file->buffer;
+
+	gpusort_page_maker_begin(&arena->pages, buffer->fd, buffer->mem, buffer->bytes);
 	arena->name = arena->file->name;
 	dlist_push_head(&held_arenas, &arena->node);
 	arena->callback.func = end_held;
@@ -139,9 +128,7 @@ gpusort_arena_make(bool ahead)
 		return NULL;
 	}
 	arena->file = &arena->own;
-	arena->buffer = arena->own.buffer;
 	arena->ahead = ahead;
-	gpusort_page_maker_begin(&arena->maker, arena->buffer.fd, arena->buffer.mem, arena->buffer.bytes);
 	hold(arena);
 	return arena;
 }
@@ -190,7 +177,6 @@ gpusort_arena_adopt(GpusortArenaFile *file)
 	Assert(file->lent);
 	file->lent = false;
 	arena->file = file;
-	arena->buffer = file->buffer;
 	hold(arena);
 	return arena;
 }
@@ -220,10 +206,9 @@ end_arena(void *arg)
 {
 	GpusortArena *arena = arg;
 
-	if (arena->buffer.mem == NULL)
+	if (arena->pages.mem == NULL)
 		return;
-	(void) munmap(arena->buffer.mem, GPUSORT_SHARED_BYTES);
-	(void) close(arena->buffer.fd);
+	gpusort_large_leave(&(GpusortSharedBuffer) {.mem = arena->pages.mem, .fd = arena->pages.fd});
 	ReleaseExternalFD();
 }
 
@@ -232,6 +217,7 @@ gpusort_arena_begin(GpusortArenaFile *file)
 {
 	GpusortArena *arena = palloc0(sizeof(GpusortArena));
 	int			fd;
+	char	   *mem;
 
 	arena->file = file;
 	arena->callback.func = end_arena;
@@ -240,10 +226,9 @@ gpusort_arena_begin(GpusortArenaFile *file)
 	if (!file->lent || GPUSORT_FAULT(MAP) || !AcquireExternalFD())
 		return arena;
 	fd = gpusort_arena_open(&file->name);
-	arena->buffer.mem = fd >= 0 ? gpusort_large_map(fd) : NULL;
-	arena->buffer.fd = fd;
-	if (arena->buffer.mem != NULL)
-		gpusort_page_maker_begin(&arena->maker, fd, arena->buffer.mem, 0);
+	mem = fd >= 0 ? gpusort_large_map(fd) : NULL;
+	if (mem != NULL)
+		gpusort_page_maker_begin(&arena->pages, fd, mem, 0);
 	else
 	{
 		if (fd >= 0)
@@ -257,36 +242,32 @@ gpusort_arena_begin(GpusortArenaFile *file)
 static bool
 make_pages(GpusortArena *arena, Size bytes)
 {
-	GpusortSharedBuffer *buffer = &arena->buffer;
-	Size		step = Min(Max(FIRST_STEP_BYTES, buffer->bytes / 4), LAST_STEP_BYTES);
-	Size		end = TYPEALIGN(FIRST_STEP_BYTES, arena->ahead ? bytes : Max(bytes, buffer->bytes + step));
-	bool		made;
+	Size		end = TYPEALIGN(GPUSORT_HUGE_PAGE, bytes);
+	bool		made = true;
 
-	end = Min(end, GPUSORT_SHARED_BYTES);
-	do
+	while (made && gpusort_page_maker_made(&arena->pages) < end)
 	{
 		CHECK_FOR_INTERRUPTS();
-		made = gpusort_page_maker_need(&arena->maker, end, &buffer->bytes);
-		/* the file may have pages of an earlier query beyond */
-		arena->file->buffer.bytes = Max(arena->file->buffer.bytes, buffer->bytes);
-	} while (made && buffer->bytes < end);
-	return buffer->bytes >= bytes;
+		made = gpusort_page_maker_need(&arena->pages, end);
+	}
+	/* the file may have pages of an earlier query beyond */
+	arena->file->buffer.bytes = Max(arena->file->buffer.bytes, gpusort_page_maker_made(&arena->pages));
+	return made;
 }
 
 void *
 gpusort_arena_alloc(GpusortArena *arena, Size bytes)
 {
-	GpusortSharedBuffer *buffer = &arena->buffer;
 	Size		used = arena->file->used;
+	Size		end = used + MAXALIGN(bytes);
 
-	bytes = MAXALIGN(bytes);
-	if (GPUSORT_FAULT(ARENA) || buffer->mem == NULL || bytes > GPUSORT_SHARED_BYTES - used ||
-		(used + bytes > buffer->bytes && !make_pages(arena, used + bytes)))
+	if (GPUSORT_FAULT(ARENA) || arena->pages.mem == NULL || bytes > GPUSORT_SHARED_BYTES - used ||
+		(end > gpusort_page_maker_made(&arena->pages) && !make_pages(arena, end)))
 		return NULL;
-	arena->file->used += bytes;
+	arena->file->used = end;
 	if (arena->ahead && used >= THREAD_BYTES)
-		gpusort_page_maker_go_ahead(&arena->maker, Min(TYPEALIGN(FIRST_STEP_BYTES, used + bytes + AHEAD_BYTES), GPUSORT_SHARED_BYTES));
-	return buffer->mem + used;
+		gpusort_page_maker_go_ahead(&arena->pages, Min(TYPEALIGN(GPUSORT_HUGE_PAGE, end + AHEAD_BYTES), GPUSORT_SHARED_BYTES));
+	return arena->pages.mem + used;
 }
 
 void
@@ -323,11 +304,11 @@ gpusort_arena_available(void)
 GpusortPlace
 gpusort_arena_place(const GpusortArena *arena, const void *address)
 {
-	return (const char *) address - arena->buffer.mem;
+	return (const char *) address - arena->pages.mem;
 }
 
 void *
 gpusort_arena_address(const GpusortArena *arena, GpusortPlace place)
 {
-	return arena->buffer.mem + place;
+	return arena->pages.mem + place;
 }

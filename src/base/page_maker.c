@@ -102,20 +102,16 @@ is_at_work(GpusortPageMaker *maker)
 }
 
 bool
-gpusort_page_maker_need(GpusortPageMaker *maker, size_t end, size_t *made)
+gpusort_page_maker_need(GpusortPageMaker *maker, size_t end)
 {
 	const struct timespec pause = {0, LOOK_NS};
-	bool		have = true;
 
-	if (__atomic_load_n(&maker->made, __ATOMIC_ACQUIRE) < end)
-	{
-		if (is_at_work(maker))
-			nanosleep(&pause, NULL);
-		else
-			have = maker->made >= end || make_step(maker, end);
-	}
-	*made = __atomic_load_n(&maker->made, __ATOMIC_ACQUIRE);
-	return have;
+	if (gpusort_page_maker_made(maker) >= end)
+		return true;
+	if (!is_at_work(maker))
+		return maker->made >= end || make_step(maker, end);
+	nanosleep(&pause, NULL);
+	return true;
 }
 
 void

@@ -134,12 +134,19 @@ typedef struct GpusortPageMaker
 /* Begins with a file that has pages for its first bytes. */
 extern void gpusort_page_maker_begin(GpusortPageMaker *maker, int fd, char *mem, size_t made);
 
+/* Returns how many bytes have pages. */
+static inline size_t
+gpusort_page_maker_made(const GpusortPageMaker *maker)
+{
+	return __atomic_load_n(&maker->made, __ATOMIC_ACQUIRE);
+}
+
 /*
  * Makes and maps some of the pages up to end, a multiple of a huge page, or waits for the thread that makes them.
- * Takes some ms, after which the caller can be interrupted: it calls again until *made, the bytes that have
- * pages, has reached end.  Returns false if there is no memory.
+ * Takes some ms, after which the caller can be interrupted: it calls again until enough bytes have pages.  Returns
+ * false if there is no memory.
  */
-extern bool gpusort_page_maker_need(GpusortPageMaker *maker, size_t end, size_t *made);
+extern bool gpusort_page_maker_need(GpusortPageMaker *maker, size_t end);
 
 /* Has a thread make pages up to end, a multiple of a huge page, unless it is at work or few are missing. */
 extern void gpusort_page_maker_go_ahead(GpusortPageMaker *maker, size_t end);
