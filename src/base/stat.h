@@ -28,7 +28,7 @@ typedef struct GpusortStatUse
 	pg_atomic_uint32 builds;	/* of indexes, each by one backend */
 } GpusortStatUse;
 
-/* Returns it, or NULL if it cannot be counted, and why it cannot. */
+/* Returns it, or NULL if it cannot be counted, and why it cannot.  Then a sort has one thread. */
 extern GpusortStatUse *gpusort_stat_use(void);
 extern const char *gpusort_stat_refusal(void);
 

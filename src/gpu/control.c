@@ -94,34 +94,3 @@ gpusort_control_note_failure(const char *failure, uint64 retry_ms)
 	strlcpy(gpusort_control->failure, failure, sizeof(gpusort_control->failure));
 	gpusort_control->failed_at = GetCurrentTimestamp();
 }
-
-bool
-gpusort_control_has_request(void)
-{
-	for (int i = 0; i < gpusort_control_slots(); i++)
-	{
-		GpusortRequestState state = gpusort_request_state(&gpusort_control->requests[i]);
-
-		if (state == GPUSORT_REQUEST_SUBMITTED || state == GPUSORT_REQUEST_SORTED || state == GPUSORT_REQUEST_LEFT)
-			return true;
-	}
-	return false;
-}
-
-void
-gpusort_control_fail_all(const char *reason)
-{
-	for (int i = 0; i < gpusort_control_slots(); i++)
-	{
-		GpusortRequest *request = &gpusort_control->requests[i];
-		GpusortRequestState state = gpusort_request_state(request);
-		Latch	   *latch = request->latch;
-
-		(void) gpusort_request_change(request, GPUSORT_REQUEST_LEFT, GPUSORT_REQUEST_FREE);
-		if (state != GPUSORT_REQUEST_SORTED && (state != GPUSORT_REQUEST_SUBMITTED || reason == NULL))
-			continue;
-		strlcpy(request->error, reason != NULL ? reason : "The GPU service ended.", sizeof(request->error));
-		if (gpusort_request_change(request, state, GPUSORT_REQUEST_FAILED))
-			SetLatch(latch);
-	}
-}

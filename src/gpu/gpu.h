@@ -168,15 +168,6 @@ extern bool gpusort_control_change(GpusortServiceState from, GpusortServiceState
 /* Notes why the service, or its start, has failed: no backend starts one for retry_ms.  NULL: it has not. */
 extern void gpusort_control_note_failure(const char *failure, uint64 retry_ms);
 
-/* Is there a request that the service has to serve? */
-extern bool gpusort_control_has_request(void);
-
-/*
- * In a service that ends: fails all requests for this reason; NULL: leaves those to the next service that
- * this one has not sorted.
- */
-extern void gpusort_control_fail_all(const char *reason);
-
 /* Slots that may be in use: the first ones */
 static inline int
 gpusort_control_slots(void)

@@ -42,15 +42,6 @@ StaticAssertDecl(GPUSORT_CPU_DIRECT_KEYS >= 2 * MIN_ROWS_PER_THREAD,
 				 "a sort with several threads must have rows for them");
 StaticAssertDecl(GPUSORT_TWO_THREADS_ROWS / MIN_ROWS_PER_THREAD == 2, "so many rows get two threads");
 
-int
-gpusort_cpu_threads_used(const char **reason)
-{
-	GpusortStatUse *use = gpusort_stat_use();
-
-	*reason = gpusort_stat_refusal();
-	return use != NULL ? (int) pg_atomic_read_u32(&use->threads) : -1;
-}
-
 static int
 processors(void)
 {

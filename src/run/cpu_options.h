@@ -36,12 +36,7 @@ extern int	gpusort_cpu_threads_most(uint64 rows);
 /* Are at least three quarters of the processors of the machine idle now?  True if that is not known. */
 extern bool gpusort_cpu_mostly_idle(void);
 
-/*
- * Threads in use in the whole cluster, and how many may be, not counting the
- * backends' own ones.  -1 are in use if they cannot be counted, and *reason says why:
- * then a sort of this process has one thread.
- */
-extern int	gpusort_cpu_threads_used(const char **reason);
+/* How many threads may be in use in the whole cluster, not counting the backends' own ones. */
 extern int	gpusort_cpu_threads_allowed(void);
 
 /* Counts an index build by this backend, until the memory context is reset. */

@@ -128,13 +128,27 @@ typedef struct IdleState
 	bool		trimmed;		/* unused device memory is given back */
 } IdleState;
 
+/* Is there a request that the service has to serve? */
+static bool
+has_request(void)
+{
+	for (int i = 0; i < gpusort_control_slots(); i++)
+	{
+		GpusortRequestState state = gpusort_request_state(&gpusort_control->requests[i]);
+
+		if (state == GPUSORT_REQUEST_SUBMITTED || state == GPUSORT_REQUEST_SORTED || state == GPUSORT_REQUEST_LEFT)
+			return true;
+	}
+	return false;
+}
+
 /* Ends an idle service, unless a backend comes meanwhile: one that comes later starts the next service. */
 static void
 end_idle(void)
 {
 	gpusort_control->changed_at = gpusort_clock_ms();
 	(void) gpusort_control_change(GPUSORT_SERVICE_READY, GPUSORT_SERVICE_ENDING);
-	if (gpusort_control_has_request())
+	if (has_request())
 	{
 		(void) gpusort_control_change(GPUSORT_SERVICE_ENDING, GPUSORT_SERVICE_READY);
 		return;
