@@ -405,14 +405,13 @@ static bool
 queue_window(GpusortJob *job)
 {
 	int			slot = job->queued % GPUSORT_RING;
-	GpusortCudaWindow window;
+	GpusortCudaWindow *window = &job->request->ring[slot];
 	GpusortCudaStatus status;
 
-	CALL(status, job->lists.window_bytes, gather(job->lane, job->queued, &window, &err));
-	if (status != GPUSORT_CUDA_OK || window.bytes > job->lists.window_bytes ||
-		!download(job, GPUSORT_CUDA_WINDOW, job->lists.windows + slot * job->lists.window_bytes, window.bytes))
+	CALL(status, job->lists.window_bytes, gather(job->lane, job->queued, window, &err));
+	if (status != GPUSORT_CUDA_OK || window->bytes > job->lists.window_bytes ||
+		!download(job, GPUSORT_CUDA_WINDOW, job->lists.windows + slot * job->lists.window_bytes, window->bytes))
 		return false;
-	job->ring[slot] = window;
 	job->window_done[slot] = job->downloads;
 	job->queued++;
 	return true;
@@ -432,8 +431,7 @@ publish_result(GpusortJob *job)
 		return;
 	}
 	job->stage = GPUSORT_JOB_WINDOWS;
-	if (gpusort_request_change(request, GPUSORT_REQUEST_SUBMITTED, GPUSORT_REQUEST_SORTED))
-		SetLatch(request->latch);
+	change(request, GPUSORT_REQUEST_SORTED);
 }
 
 /* Publishes windows that have arrived. */
@@ -445,10 +443,7 @@ publish_windows(GpusortJob *job, uint64 finished)
 
 	while (job->sent < job->queued && job->window_done[job->sent % GPUSORT_RING] <= finished)
 	{
-		int			slot = job->sent % GPUSORT_RING;
-
-		request->ring[slot] = job->ring[slot];
-		request->copy_out_bytes += job->ring[slot].bytes;
+		request->copy_out_bytes += request->ring[job->sent % GPUSORT_RING].bytes;
 		job->sent++;
 	}
 	if (job->sent == before)

@@ -173,8 +173,7 @@ typedef struct GpusortJob
 	uint64		nwindows;		/* 0: no rows */
 	uint32		queued;			/* windows queued for download */
 	uint32		sent;			/* windows published to the backend */
-	GpusortCudaWindow ring[GPUSORT_RING];	/* those queued */
-	uint64		window_done[GPUSORT_RING];	/* likewise */
+	uint64		window_done[GPUSORT_RING];	/* window w is there when window_done[w % GPUSORT_RING] downloads are */
 
 	/* Of the queue (service/queue.c) */
 	uint64		waiting_since;	/* since then, in ms of base/clock.h, the service has only waited for the
