@@ -22,7 +22,6 @@
 #include "guc.h"
 #include "index/index.h"
 #include "plan/plan.h"
-#include "run/cpu_options.h"
 
 GPUSORT_MODULE_MAGIC;
 
@@ -39,7 +38,6 @@ _PG_init(void)
 	if (process_shared_preload_libraries_in_progress)
 	{
 		gpusort_stat_preload();
-		gpusort_cpu_options_preload();
 		gpusort_client_preload();
 	}
 }

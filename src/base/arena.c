@@ -11,7 +11,6 @@
 #include "postgres.h"
 
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #ifdef __linux__
 #include <sys/prctl.h>
@@ -27,19 +26,9 @@
 #include "base/fault.h"
 #include "base/pages.h"
 
-/*
- * Each step makes a quarter of the pages that there are, within these bounds: little memory is
- * made in vain.  A step takes 40 ms for pages of 4 kB, and 20 ms for huge pages.
- */
-#define FIRST_STEP_BYTES	GPUSORT_HUGE_PAGE
-#define LAST_STEP_BYTES		((Size) 64 * 1024 * 1024)
-
-/*
- * A session that has filled THREAD_BYTES of its own arena has a thread make pages ahead.  When fewer
- * than AHEAD_BYTES are left, the thread makes twice as many.
- */
+/* A session that has filled THREAD_BYTES of its own arena has a thread make the next AHEAD_BYTES. */
 #define THREAD_BYTES	((Size) 16 * 1024 * 1024)
-#define AHEAD_BYTES		((Size) 32 * 1024 * 1024)
+#define AHEAD_BYTES		((Size) 64 * 1024 * 1024)
 
 struct GpusortArena
 {
@@ -48,48 +37,14 @@ struct GpusortArena
 	GpusortFileName name;		/* of the file, while it is held */
 	GpusortArenaFile *file;		/* in shared memory, which may be gone once the arena is adopted, or: */
 	GpusortArenaFile own;		/* if the process has made it for itself */
-	GpusortSharedBuffer buffer; /* in this process; mem is NULL if there is no memory */
+	GpusortPageMaker pages;		/* in this process; mem is NULL if there is no memory */
 	bool		dropped;		/* the file is not kept */
 	bool		attached;		/* it is only read */
 	bool		ahead;			/* a thread may make pages before they are allocated */
-	GpusortPageMaker maker;		/* in the process that fills it */
 };
 
 /* The arenas of files that this process has made, for itself or adopted, and of those that it reads */
 static dlist_head held_arenas = DLIST_STATIC_INIT(held_arenas);
-
-static int	files_lent = 0;		/* files of this process that are lent, adopted or its own now */
-static int	files_counted = 0;	/* files of which fd.c knows; more than are open if kept ones have aged */
-
-/* Lets fd.c count the files that are open now.  Returns false if these are too many. */
-static bool
-count_files(void)
-{
-	int			files = files_lent + gpusort_large_kept_shared();
-
-	while (files_counted > files)
-	{
-		ReleaseExternalFD();
-		files_counted--;
-	}
-	while (files_counted < files)
-	{
-		if (!AcquireExternalFD())
-			return false;
-		files_counted++;
-	}
-	return true;
-}
-
-static void
-end_lending(GpusortSharedBuffer *buffer, bool drop)
-{
-	files_lent--;
-	if (drop)
-		gpusort_large_drop(buffer);
-	else
-		gpusort_large_unshare(buffer);
-}
 
 void
 gpusort_arena_lend(GpusortArenaFile *file)
@@ -98,12 +53,12 @@ gpusort_arena_lend(GpusortArenaFile *file)
 
 	file->lent = false;
 	file->used = 0;
-	if (GPUSORT_FAULT(ARENA) || !gpusort_large_share(&file->buffer))
+	/* kept files, which a thread closes, are not counted */
+	if (GPUSORT_FAULT(ARENA) || !AcquireExternalFD())
 		return;
-	files_lent++;
-	if (fstat(file->buffer.fd, &status) != 0 || !count_files())
+	if (!gpusort_large_share(&file->buffer) || fstat(file->buffer.fd, &status) != 0)
 	{
-		end_lending(&file->buffer, false);
+		ReleaseExternalFD();
 		return;
 	}
 	file->name = (GpusortFileName) {
@@ -121,14 +76,12 @@ gpusort_arena_take_back(GpusortArenaFile *file, bool used)
 	if (!file->lent)
 		return;
 	file->lent = false;
-	if (!used)
-	{
-		end_lending(&file->buffer, false);
-		return;
-	}
+	ReleaseExternalFD();
 	/* the worker must not find its pages gone */
-	files_lent--;
-	gpusort_large_leave(&file->buffer);
+	if (used)
+		gpusort_large_leave(&file->buffer);
+	else
+		gpusort_large_unshare(&file->buffer);
 }
 
 /* A callback of the memory context of an arena whose file this process has made */
@@ -136,17 +89,27 @@ static void
 end_held(void *arg)
 {
 	GpusortArena *arena = arg;
+	GpusortSharedBuffer buffer = {
+		.mem = arena->pages.mem,
+		.fd = arena->pages.fd,
+		.bytes = gpusort_page_maker_end(&arena->pages),
+	};
 
 	dlist_delete(&arena->node);
-	if (gpusort_arena_is_own(arena))
-		arena->buffer.bytes = gpusort_page_maker_end(&arena->maker);
-	end_lending(&arena->buffer, arena->dropped);
+	ReleaseExternalFD();
+	if (arena->dropped)
+		gpusort_large_drop(&buffer);
+	else
+		gpusort_large_unshare(&buffer);
 }
 
 /* Has the arena's file held until the current memory context is reset. */
 static void
 hold(GpusortArena *arena)
 {
+	const GpusortSharedBuffer *buffer = &arena->file->buffer;
+
+	gpusort_page_maker_begin(&arena->pages, buffer->fd, buffer->mem, buffer->bytes);
 	arena->name = arena->file->name;
 	dlist_push_head(&held_arenas, &arena->node);
 	arena->callback.func = end_held;
@@ -166,9 +129,7 @@ gpusort_arena_make(bool ahead)
 		return NULL;
 	}
 	arena->file = &arena->own;
-	arena->buffer = arena->own.buffer;
 	arena->ahead = ahead;
-	gpusort_page_maker_begin(&arena->maker, arena->buffer.fd, arena->buffer.mem, arena->buffer.bytes);
 	hold(arena);
 	return arena;
 }
@@ -176,7 +137,7 @@ gpusort_arena_make(bool ahead)
 bool
 gpusort_arena_has_file(void)
 {
-	return files_lent + gpusort_large_kept_shared() > 0;
+	return !dlist_is_empty(&held_arenas) || gpusort_large_kept_shared() > 0;
 }
 
 bool
@@ -217,7 +178,6 @@ gpusort_arena_adopt(GpusortArenaFile *file)
 	Assert(file->lent);
 	file->lent = false;
 	arena->file = file;
-	arena->buffer = file->buffer;
 	hold(arena);
 	return arena;
 }
@@ -247,12 +207,11 @@ end_arena(void *arg)
 {
 	GpusortArena *arena = arg;
 
-	if (arena->buffer.mem == NULL)
+	if (arena->pages.mem == NULL)
 		return;
 	if (arena->attached)
 		dlist_delete(&arena->node);
-	(void) munmap(arena->buffer.mem, GPUSORT_SHARED_BYTES);
-	(void) close(arena->buffer.fd);
+	gpusort_large_leave(&(GpusortSharedBuffer) {.mem = arena->pages.mem, .fd = arena->pages.fd});
 	ReleaseExternalFD();
 }
 
@@ -261,6 +220,7 @@ gpusort_arena_begin(GpusortArenaFile *file)
 {
 	GpusortArena *arena = palloc0(sizeof(GpusortArena));
 	int			fd;
+	char	   *mem;
 
 	arena->file = file;
 	arena->callback.func = end_arena;
@@ -269,10 +229,9 @@ gpusort_arena_begin(GpusortArenaFile *file)
 	if (!file->lent || GPUSORT_FAULT(MAP) || !AcquireExternalFD())
 		return arena;
 	fd = gpusort_arena_open(&file->name);
-	arena->buffer.mem = fd >= 0 ? gpusort_large_map(fd) : NULL;
-	arena->buffer.fd = fd;
-	if (arena->buffer.mem != NULL)
-		gpusort_page_maker_begin(&arena->maker, fd, arena->buffer.mem, 0);
+	mem = fd >= 0 ? gpusort_large_map(fd) : NULL;
+	if (mem != NULL)
+		gpusort_page_maker_begin(&arena->pages, fd, mem, 0);
 	else
 	{
 		if (fd >= 0)
@@ -287,7 +246,7 @@ gpusort_arena_attach(GpusortArenaFile *file)
 {
 	GpusortArena *arena = gpusort_arena_begin(file);
 
-	if (arena->buffer.mem == NULL)
+	if (arena->pages.mem == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_OUT_OF_MEMORY),
 				 errmsg("could not map the memory of another process of a parallel query"),
@@ -298,47 +257,36 @@ gpusort_arena_attach(GpusortArenaFile *file)
 	return arena;
 }
 
-/* Bytes of pages that a thread makes ahead; 0: there is no thread. */
-static inline Size
-ahead_bytes(const GpusortArena *arena)
-{
-	return arena->ahead && arena->file->used >= THREAD_BYTES ? AHEAD_BYTES : 0;
-}
-
 /* Has pages made, so that the arena has this many bytes at least.  Checks for interrupts.  Returns false if there is no memory. */
 static bool
 make_pages(GpusortArena *arena, Size bytes)
 {
-	GpusortSharedBuffer *buffer = &arena->buffer;
-	Size		ahead = 2 * ahead_bytes(arena);
-	Size		end = bytes;
-	bool		made;
+	Size		end = TYPEALIGN(GPUSORT_HUGE_PAGE, bytes);
+	bool		made = true;
 
-	if (ahead == 0)
-		end = Max(bytes, buffer->bytes + Min(Max(FIRST_STEP_BYTES, buffer->bytes / 4), LAST_STEP_BYTES));
-	end = Min(TYPEALIGN(FIRST_STEP_BYTES, end), GPUSORT_SHARED_BYTES);
-	do
+	while (made && gpusort_page_maker_made(&arena->pages) < end)
 	{
 		CHECK_FOR_INTERRUPTS();
-		made = gpusort_page_maker_need(&arena->maker, end, Min(end + ahead, GPUSORT_SHARED_BYTES), &buffer->bytes);
-		/* the file may have pages of an earlier query beyond */
-		arena->file->buffer.bytes = Max(arena->file->buffer.bytes, buffer->bytes);
-	} while (made && buffer->bytes < end);
-	return buffer->bytes >= bytes;
+		made = gpusort_page_maker_need(&arena->pages, end);
+	}
+	/* the file may have pages of an earlier query beyond */
+	arena->file->buffer.bytes = Max(arena->file->buffer.bytes, gpusort_page_maker_made(&arena->pages));
+	return made;
 }
 
 void *
 gpusort_arena_alloc(GpusortArena *arena, Size bytes)
 {
-	GpusortSharedBuffer *buffer = &arena->buffer;
 	Size		used = arena->file->used;
+	Size		end = used + MAXALIGN(bytes);
 
-	bytes = MAXALIGN(bytes);
-	if (GPUSORT_FAULT(ARENA) || buffer->mem == NULL || bytes > GPUSORT_SHARED_BYTES - used ||
-		(used + bytes + ahead_bytes(arena) > buffer->bytes && !make_pages(arena, used + bytes)))
+	if (GPUSORT_FAULT(ARENA) || arena->pages.mem == NULL || bytes > GPUSORT_SHARED_BYTES - used ||
+		(end > gpusort_page_maker_made(&arena->pages) && !make_pages(arena, end)))
 		return NULL;
-	arena->file->used += bytes;
-	return buffer->mem + used;
+	arena->file->used = end;
+	if (arena->ahead && used >= THREAD_BYTES)
+		gpusort_page_maker_go_ahead(&arena->pages, Min(TYPEALIGN(GPUSORT_HUGE_PAGE, end + AHEAD_BYTES), GPUSORT_SHARED_BYTES));
+	return arena->pages.mem + used;
 }
 
 void
@@ -375,11 +323,11 @@ gpusort_arena_available(void)
 GpusortPlace
 gpusort_arena_place(const GpusortArena *arena, const void *address)
 {
-	return (const char *) address - arena->buffer.mem;
+	return (const char *) address - arena->pages.mem;
 }
 
 void *
 gpusort_arena_address(const GpusortArena *arena, GpusortPlace place)
 {
-	return arena->buffer.mem + place;
+	return arena->pages.mem + place;
 }

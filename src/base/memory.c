@@ -9,7 +9,6 @@
 
 #include <sys/mman.h>
 
-#include "lib/ilist.h"
 #include "miscadmin.h"
 #include "utils/memutils.h"
 
@@ -23,18 +22,13 @@
 /* Bytes that are copied between two checks for interrupts: a millisecond's, or some of them where pages are new */
 #define COPY_BYTES		((Size) 8 * 1024 * 1024)
 
-/* Frees a mapped buffer with its memory context; allocated in that context. */
+/* A mapped buffer.  It has a memory context of its own, whose end frees it. */
 typedef struct OwnedBuffer
 {
 	MemoryContextCallback callback;
-	MemoryContext cxt;
-	void	   *mem;			/* NULL: freed before the context; it waits for the context's next buffer */
+	void	   *mem;
 	Size		size;			/* bytes, as requested */
-	dlist_node	node;			/* of waiting, if mem is NULL */
 } OwnedBuffer;
-
-/* A callback cannot be taken from its context, so the next buffer of the context gets it. */
-static dlist_head waiting = DLIST_STATIC_INIT(waiting);
 
 void *
 gpusort_memory_alloc(MemoryContext cxt, Size size)
@@ -54,94 +48,56 @@ gpusort_memory_alloc(MemoryContext cxt, Size size)
 	return mem;
 }
 
-/* The pointer to a mapped buffer's OwnedBuffer: in the room in front of the buffer */
-static OwnedBuffer **
-owner_of(void *mem)
-{
-	return (OwnedBuffer **) mem - 1;
-}
-
-static void
-free_buffer(OwnedBuffer *buffer)
-{
-#ifdef CLOBBER_FREED_MEMORY
-	memset(buffer->mem, 0x7F, buffer->size);
-#endif
-	gpusort_large_free(buffer->mem, buffer->size);
-	buffer->mem = NULL;
-}
-
-/* A callback of the memory context */
+/* A callback of the buffer's memory context */
 static void
 end_buffer(void *owned)
 {
 	OwnedBuffer *buffer = owned;
 
-	if (buffer->mem != NULL)
-		free_buffer(buffer);
-	else
-		dlist_delete(&buffer->node);
+#ifdef CLOBBER_FREED_MEMORY
+	memset(buffer->mem, 0x7F, buffer->size);
+#endif
+	gpusort_large_free(buffer->mem, buffer->size);
 }
 
-/* Returns an OwnedBuffer of the memory context, which has no buffer and waits. */
-static OwnedBuffer *
-find_waiting(MemoryContext cxt)
+/* Where a mapped buffer's memory context is noted: in the room in front of the buffer */
+static MemoryContext *
+context_of(void *mem)
 {
-	OwnedBuffer *buffer;
-	dlist_iter	iter;
-
-	dlist_foreach(iter, &waiting)
-	{
-		buffer = dlist_container(OwnedBuffer, node, iter.cur);
-		if (buffer->cxt == cxt)
-			return buffer;
-	}
-	buffer = MemoryContextAlloc(cxt, sizeof(OwnedBuffer));
-	buffer->callback.func = end_buffer;
-	buffer->callback.arg = buffer;
-	buffer->cxt = cxt;
-	buffer->mem = NULL;
-	dlist_push_head(&waiting, &buffer->node);
-	MemoryContextRegisterResetCallback(cxt, &buffer->callback);
-	return buffer;
+	return (MemoryContext *) mem - 1;
 }
 
 void *
 gpusort_memory_alloc_pages(MemoryContext cxt, Size size)
 {
 	OwnedBuffer *buffer;
-	void	   *mem;
 
 	if (size < GPUSORT_LARGE_BYTES)
 		return gpusort_memory_alloc(cxt, size);
 	(void) GPUSORT_FAULT(MEMORY);
-	buffer = find_waiting(cxt);
-	mem = gpusort_large_alloc(size);
-	if (mem == NULL)
+	cxt = AllocSetContextCreate(cxt, "GpuSort buffer", ALLOCSET_SMALL_SIZES);
+	buffer = MemoryContextAlloc(cxt, sizeof(OwnedBuffer));
+	buffer->size = size;
+	buffer->mem = gpusort_large_alloc(size);
+	if (buffer->mem == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_OUT_OF_MEMORY),
 				 errmsg("out of memory"),
-				 errdetail("Failed on request of size %zu in memory context \"%s\".", size, cxt->name)));
-	dlist_delete(&buffer->node);
-	buffer->mem = mem;
-	buffer->size = size;
-	*owner_of(mem) = buffer;
-	return mem;
+				 errdetail("Failed on request of size %zu in memory context \"%s\".", size, cxt->parent->name)));
+	buffer->callback.func = end_buffer;
+	buffer->callback.arg = buffer;
+	MemoryContextRegisterResetCallback(cxt, &buffer->callback);
+	*context_of(buffer->mem) = cxt;
+	return buffer->mem;
 }
 
 void
 gpusort_memory_free(void *mem, Size size)
 {
-	OwnedBuffer *buffer;
-
 	if (size < GPUSORT_LARGE_BYTES)
-	{
 		pfree(mem);
-		return;
-	}
-	buffer = *owner_of(mem);
-	free_buffer(buffer);
-	dlist_push_head(&waiting, &buffer->node);
+	else
+		MemoryContextDelete(*context_of(mem));
 }
 
 void

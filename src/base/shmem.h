@@ -10,8 +10,6 @@
 
 #include "nodes/extensible.h"
 
-/* ---- shmem.c ---- */
-
 /*
  * Sessions keep the library that they have loaded when a new version is installed, so
  * processes of two versions meet in one server.  The names of structures have the version:
@@ -49,8 +47,6 @@ extern void gpusort_version_check(const char *version);
  * of another version has made the plan node.
  */
 extern Node *gpusort_plan_make_state(const CustomScan *scan, Size bytes, const CustomExecMethods *methods);
-
-/* ---- library.c ---- */
 
 /*
  * The name by which a worker loads this library: its path, if it is known and shorter than room

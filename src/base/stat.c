@@ -24,7 +24,6 @@
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
-#include "port/atomics.h"
 #include "storage/ipc.h"
 #include "storage/proc.h"
 #include "storage/spin.h"
@@ -85,6 +84,7 @@ typedef struct GpusortPlace
 /* In main shared memory */
 typedef struct Stat
 {
+	GpusortStatUse use;
 	pg_atomic_uint64 reset_at;	/* TimestampTz */
 	pg_atomic_uint64 counters[KINDS][lengthof(engines)][FIELDS];
 	slock_t		lock;			/* of those who append a reason, and of the places; who has one frees it without */
@@ -115,6 +115,20 @@ void
 gpusort_stat_preload(void)
 {
 	gpusort_shmem_request(shmem.size);
+}
+
+GpusortStatUse *
+gpusort_stat_use(void)
+{
+	Stat	   *stat = gpusort_shmem_attach(&shmem);
+
+	return stat != NULL ? &stat->use : NULL;
+}
+
+const char *
+gpusort_stat_refusal(void)
+{
+	return shmem.refusal;
 }
 
 static int

@@ -14,11 +14,23 @@
 #define GPUSORT_BASE_STAT_H
 
 #include "datatype/timestamp.h"
+#include "port/atomics.h"
 
 #include "base/report.h"
 
 /* Requests main shared memory.  _PG_init calls this when preloading. */
 extern void gpusort_stat_preload(void);
+
+/* What all sorts of the cluster use now (run/cpu_options.c) */
+typedef struct GpusortStatUse
+{
+	pg_atomic_uint32 threads;	/* beside the backends' own ones */
+	pg_atomic_uint32 builds;	/* of indexes, each by one backend */
+} GpusortStatUse;
+
+/* Returns it, or NULL if it cannot be counted, and why it cannot.  Then a sort has one thread. */
+extern GpusortStatUse *gpusort_stat_use(void);
+extern const char *gpusort_stat_refusal(void);
 
 /* ---- sorts that have ended ---- */
 

@@ -43,15 +43,15 @@ PG_FUNCTION_INFO_V1(gpusort_last_sort);
 static void
 describe_cpu(Datum *values, bool *nulls)
 {
-	const char *reason;
-	int			used = gpusort_cpu_threads_used(&reason);
+	GpusortStatUse *use = gpusort_stat_use();
 	char	   *detail;
 
-	if (used >= 0)
-		detail = psprintf("VQSort (%s), %ld processors, %d of %d extra threads in use",
-						  gpusort_cpu_target(), sysconf(_SC_NPROCESSORS_ONLN), used, gpusort_cpu_threads_allowed());
+	if (use != NULL)
+		detail = psprintf("VQSort (%s), %ld processors, %u of %d extra threads in use",
+						  gpusort_cpu_target(), sysconf(_SC_NPROCESSORS_ONLN), pg_atomic_read_u32(&use->threads),
+						  gpusort_cpu_threads_allowed());
 	else
-		detail = psprintf("VQSort (%s), no extra threads: %s", gpusort_cpu_target(), reason);
+		detail = psprintf("VQSort (%s), no extra threads: %s", gpusort_cpu_target(), gpusort_stat_refusal());
 	values[0] = CStringGetTextDatum("cpu");
 	values[1] = BoolGetDatum(true);
 	values[2] = CStringGetTextDatum(detail);

@@ -24,12 +24,10 @@
 #include "utils/memutils.h"
 #include "utils/wait_event.h"
 
-#include "algorithm.h"
 #include "base/fault.h"
 #include "base/shmem.h"
 #include "compat.h"
 #include "gpu/gpu.h"
-#include "guc.h"
 
 struct GpusortClient
 {
@@ -131,11 +129,7 @@ take_request(const GpusortClientSpec *spec, uint32 *serial)
 			;
 		request->pid = MyProcPid;
 		request->latch = MyLatch;
-		request->rows = spec->rows;
-		request->key_bytes = spec->key_bytes;
-		request->words = spec->words;
-		request->positions = spec->positions;
-		request->algorithm = gpusort_algorithm;
+		request->sort = spec->sort;
 		request->error[0] = '\0';
 		pg_atomic_write_u32(&request->ready, 0);
 		pg_atomic_write_u32(&request->consumed, 0);
@@ -199,6 +193,7 @@ static void
 settle(GpusortClient *client)
 {
 	GpusortRequest *request = client->request;
+	const GpusortCudaReport *report = &request->report;
 	GpusortRequestState state = gpusort_request_state(request);
 
 	if (state != GPUSORT_REQUEST_FINISHED && state != GPUSORT_REQUEST_SORTED)
@@ -206,17 +201,17 @@ settle(GpusortClient *client)
 	pg_read_barrier();
 	client->report = (GpusortReport)
 	{
-		.algorithm = gpusort_algorithm_name(request->algorithm_used),
-			.copy_in_ms = request->copy_in_ms,
+		.algorithm = gpusort_algorithm_name(report->algorithm),
+			.copy_in_ms = report->upload_ms,
 			.copy_in_bytes = request->copy_in_bytes,
-			.kernels_ms = request->kernels_ms,
-			.arrange_ms = request->arrange_ms,
-			.copy_out_ms = request->copy_out_ms,
+			.kernels_ms = report->kernels_ms,
+			.arrange_ms = report->arrange_ms,
+			.copy_out_ms = report->download_ms,
 			.copy_out_bytes = request->copy_out_bytes,
 			.pinned = request->pinned,
-			.blocks = request->blocks,
-			.threads = request->threads,
-			.bins = request->bins_used,
+			.blocks = report->blocks,
+			.threads = report->threads,
+			.bins = report->bins,
 	};
 	if (state == GPUSORT_REQUEST_FINISHED && pg_atomic_read_u32(&request->ready) == client->fetched)
 		release_request(client);
@@ -331,7 +326,7 @@ bool
 gpusort_client_fetch(GpusortClient *client, GpusortRowWindow *window)
 {
 	GpusortRequest *request = client->request;
-	const GpusortRequestWindow *next;
+	const GpusortCudaWindow *next;
 
 	if (request == NULL)
 		return false;

@@ -5,9 +5,9 @@
  *
  * The first process that needs the block makes it.  Without
  * shared_preload_libraries it takes the memory from the spare room of
- * PostgreSQL's main shared memory (base/shmem.c).  The request slots are memory of
- * their own: their number depends on max_connections, and without preload on the
- * reserve, of which they leave a part to other extensions.
+ * PostgreSQL's main shared memory (base/shmem.c).  The number of request slots
+ * depends on max_connections, and without preload on that room, of which they
+ * leave a part to other extensions.
  *
  *-------------------------------------------------------------------------
  */
@@ -15,16 +15,12 @@
 
 #include "miscadmin.h"
 #include "postmaster/bgworker_internals.h"
-#include "storage/shmem.h"
 #include "utils/timestamp.h"
 
 #include "base/shmem.h"
 #include "gpu/gpu.h"
 
 GpusortControl *gpusort_control = NULL;
-
-/* Without preload, fewer slots than this are not worth a service. */
-#define FEWEST_REQUESTS		16
 
 /* Has this process, or the postmaster from which it was forked, requested shared memory? */
 static bool preloaded = false;
@@ -44,55 +40,39 @@ wanted_requests(void)
 	return preloaded ? wanted : Min(wanted, (int) (UNPRELOADED_BYTES / sizeof(GpusortRequest)));
 }
 
+static Size
+control_bytes(void)
+{
+	return offsetof(GpusortControl, requests) + wanted_requests() * sizeof(GpusortRequest);
+}
+
 void
 gpusort_control_request_memory(void)
 {
 	preloaded = true;
-	gpusort_shmem_request(sizeof(GpusortControl));
-	gpusort_shmem_request(wanted_requests() * sizeof(GpusortRequest));
+	gpusort_shmem_request(control_bytes());
 }
 
-/* Makes the block, and takes room for the slots. */
 static void
 make_control(void *made)
 {
 	GpusortControl *control = made;
-	int			nrequests = wanted_requests();
 
 	/* zero is what pg_atomic_init_u64() would write */
-	memset(control, 0, sizeof(*control));
-	while ((control->requests = ShmemAllocNoError(nrequests * sizeof(GpusortRequest))) == NULL)
-	{
-		nrequests = nrequests / 4 * 3;
-		if (nrequests < FEWEST_REQUESTS)
-			return;
-	}
-	memset(control->requests, 0, nrequests * sizeof(GpusortRequest));
-	control->nrequests = nrequests;
+	memset(control, 0, control_bytes());
+	control->nrequests = wanted_requests();
 	pg_atomic_init_u64(&control->heartbeat, 1);
 }
 
 bool
 gpusort_control_attach(const char **reason)
 {
-	static GpusortShmem shared = {GPUSORT_SHMEM_NAME("control"), sizeof(GpusortControl), make_control};
-	GpusortControl *control;
+	static GpusortShmem shared = {GPUSORT_SHMEM_NAME("control"), 0, make_control};
 
-	if (gpusort_control != NULL)
-		return true;
-	if (!gpusort_shmem_attach(&shared))
-	{
-		*reason = shared.refusal;
-		return false;
-	}
-	control = shared.mem;
-	if (control->nrequests == 0)
-	{
-		*reason = "There is no shared memory left for gpusort's requests; add gpusort to shared_preload_libraries.";
-		return false;
-	}
-	gpusort_control = control;
-	return true;
+	shared.size = control_bytes();
+	gpusort_control = gpusort_shmem_attach(&shared);
+	*reason = shared.refusal;
+	return gpusort_control != NULL;
 }
 
 bool
@@ -113,35 +93,4 @@ gpusort_control_note_failure(const char *failure, uint64 retry_ms)
 		return;
 	strlcpy(gpusort_control->failure, failure, sizeof(gpusort_control->failure));
 	gpusort_control->failed_at = GetCurrentTimestamp();
-}
-
-bool
-gpusort_control_has_request(void)
-{
-	for (int i = 0; i < gpusort_control_slots(); i++)
-	{
-		GpusortRequestState state = gpusort_request_state(&gpusort_control->requests[i]);
-
-		if (state == GPUSORT_REQUEST_SUBMITTED || state == GPUSORT_REQUEST_SORTED || state == GPUSORT_REQUEST_LEFT)
-			return true;
-	}
-	return false;
-}
-
-void
-gpusort_control_fail_all(const char *reason)
-{
-	for (int i = 0; i < gpusort_control_slots(); i++)
-	{
-		GpusortRequest *request = &gpusort_control->requests[i];
-		GpusortRequestState state = gpusort_request_state(request);
-		Latch	   *latch = request->latch;
-
-		(void) gpusort_request_change(request, GPUSORT_REQUEST_LEFT, GPUSORT_REQUEST_FREE);
-		if (state != GPUSORT_REQUEST_SORTED && (state != GPUSORT_REQUEST_SUBMITTED || reason == NULL))
-			continue;
-		strlcpy(request->error, reason != NULL ? reason : "The GPU service ended.", sizeof(request->error));
-		if (gpusort_request_change(request, state, GPUSORT_REQUEST_FAILED))
-			SetLatch(latch);
-	}
 }

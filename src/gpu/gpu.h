@@ -12,6 +12,8 @@
 #include "port/atomics.h"
 #include "storage/latch.h"
 
+#include "gpusort_cuda.h"
+
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/report.h"
@@ -70,14 +72,6 @@ typedef enum GpusortRequestState
 /* Windows of rows that may wait for the backend at a time */
 #define GPUSORT_RING		4
 
-/* Rows of the result, side by side */
-typedef struct GpusortRequestWindow
-{
-	uint64		first;			/* the place of its first row in the sorted order */
-	uint64		count;
-	uint64		bytes;
-} GpusortRequestWindow;
-
 /* One slot of the request table */
 typedef struct GpusortRequest
 {
@@ -91,14 +85,9 @@ typedef struct GpusortRequest
 	uint64		sequence;		/* the lowest number is sorted first */
 	int			pid;
 	Latch	   *latch;			/* which the service sets */
-	uint64		rows;
-	uint8		key_bytes;		/* bytes of one key word: 4 or 8 */
-	uint8		words;			/* words of one key: 1 to GPUSORT_MAX_WORDS; above 1 only with words of 8
-								 * bytes and positions */
-	bool		positions;		/* return input positions (uint32), not keys */
-	uint8		algorithm;		/* GpusortAlgorithm */
+	GpusortCudaSort sort;
 	GpusortFileName file;		/* has the lists, and gets the result */
-	GpusortPlace lists;			/* where they are: gpu/lists.h */
+	GpusortPlace lists;			/* where they are */
 	uint64		lists_bytes;
 
 	/*
@@ -106,22 +95,15 @@ typedef struct GpusortRequest
 	 * SORTED, ready publishes it.  The backend writes consumed after a full barrier, since the service
 	 * overwrites what it has read.
 	 */
-	GpusortRequestWindow ring[GPUSORT_RING];
+	GpusortCudaWindow ring[GPUSORT_RING];
 	pg_atomic_uint32 ready;
 	pg_atomic_uint32 consumed;
 
-	/* The report.  States SORTED and FINISHED publish it; copy_out_ms and copy_out_bytes are complete in FINISHED. */
-	uint8		algorithm_used; /* GpusortAlgorithm */
+	/* The report.  States SORTED and FINISHED publish it; what is said of copies out is complete in FINISHED. */
+	GpusortCudaReport report;
 	bool		pinned;			/* all files were registered with CUDA */
-	int			blocks;			/* largest launch: blocks of the grid */
-	int			threads;		/* largest launch: threads of a block */
-	int			bins_used;		/* bins of mppsort; 0 if another algorithm ran */
 	uint64		copy_in_bytes;
-	double		copy_in_ms;
-	double		kernels_ms;
-	double		arrange_ms;
 	uint64		copy_out_bytes;
-	double		copy_out_ms;
 
 	char		error[160];		/* written by the service; published by state FAILED */
 } GpusortRequest;
@@ -165,7 +147,7 @@ typedef struct GpusortControl
 
 	int			nrequests;		/* slots; constant */
 	pg_atomic_uint32 used;		/* slots from this one on have never been used */
-	GpusortRequest *requests;	/* the slots; constant, the same address in every process */
+	GpusortRequest requests[FLEXIBLE_ARRAY_MEMBER];
 } GpusortControl;
 
 /* NULL until gpusort_control_attach() has succeeded in this process. */
@@ -185,15 +167,6 @@ extern bool gpusort_control_change(GpusortServiceState from, GpusortServiceState
 
 /* Notes why the service, or its start, has failed: no backend starts one for retry_ms.  NULL: it has not. */
 extern void gpusort_control_note_failure(const char *failure, uint64 retry_ms);
-
-/* Is there a request that the service has to serve? */
-extern bool gpusort_control_has_request(void);
-
-/*
- * In a service that ends: fails all requests for this reason; NULL: leaves those to the next service that
- * this one has not sorted.
- */
-extern void gpusort_control_fail_all(const char *reason);
 
 /* Slots that may be in use: the first ones */
 static inline int
@@ -255,15 +228,12 @@ typedef struct GpusortClient GpusortClient;
 
 typedef struct GpusortClientSpec
 {
-	uint64		rows;			/* of all spans, at least 1 */
-	int			key_bytes;		/* bytes of a word: 4 or 8 */
-	int			words;			/* words of a key, from 1 */
-	bool		positions;		/* the result is input positions (uint32), not keys */
-	bool		ties;			/* with positions: tell which keys are equal */
+	GpusortCudaSort sort;		/* of the keys of all spans, at least 1 */
+	bool		ties;			/* of a sort with rows: tell which keys are equal */
 	GpusortEncoding encoding;	/* turns the words of the spans into keys */
 	const GpusortSpan *keys;
 	int			nkeys;
-	const GpusortRowSpan *row_spans;	/* with positions: rows that come back in order */
+	const GpusortRowSpan *row_spans;	/* of a sort with rows: those that come back in order */
 	int			nrow_spans;		/* 0: none */
 } GpusortClientSpec;
 
@@ -324,37 +294,40 @@ typedef struct GpusortListedFile
 	uint64		bytes;
 } GpusortListedFile;
 
-/* Keys that lie side by side, in the order of input */
-typedef struct GpusortListedKeys
+/* Keys, rows or a directory of rows, side by side */
+typedef struct GpusortListedPart
 {
 	uint32		file;			/* index in the list of files */
 	GpusortPlace place;
 	uint64		bytes;
-} GpusortListedKeys;
-
-/* A block of rows, as in a row store (store/rowstore.h) */
-typedef struct GpusortListedRows
-{
-	uint32		file;
-	uint32		first;			/* number of its first row */
-	uint32		stride;			/* bytes from a row to the next; 0: there is a directory */
-	GpusortPlace place;			/* of the first row */
-	uint64		bytes;			/* of all its rows */
-	GpusortPlace directory;		/* of the directory's first byte */
-	uint64		directory_bytes;
-} GpusortListedRows;
+} GpusortListedPart;
 
 /* All places but those of the arrays are in file 0, that of the request. */
 typedef struct GpusortLists
 {
 	uint32		nfiles;			/* GpusortListedFile */
-	uint32		nkeys;			/* GpusortListedKeys */
-	uint32		nrows;			/* GpusortListedRows; 0: rows stay where they are */
+	uint32		nkeys;			/* GpusortListedPart: keys, in the order of input */
+	uint32		nrows;			/* GpusortListedPart: rows and directories; 0: rows stay where they are */
+	uint32		nblocks;		/* GpusortCudaRowBlock: where these are if each follows the one before at the next
+								 * multiple of 8 */
 	GpusortPlace result;		/* keys or positions, of all rows */
 	GpusortPlace ties;			/* a byte for each row: may it tie with the one before?  0: not wanted */
 	GpusortPlace windows;		/* GPUSORT_RING windows of window_bytes, side by side */
 	uint64		window_bytes;
 } GpusortLists;
+
+/* Bytes of all keys of a sort, and of its result */
+static inline uint64
+gpusort_request_key_bytes(const GpusortCudaSort *sort)
+{
+	return sort->rows * gpusort_cuda_width(sort);
+}
+
+static inline uint64
+gpusort_request_result_bytes(const GpusortCudaSort *sort)
+{
+	return sort->rows * (sort->with_rows ? sizeof(uint32) : sort->key_bytes);
+}
 
 /*
  * In a backend: allocates memory for the result in this arena, the request's own, writes the lists

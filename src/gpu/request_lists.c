@@ -25,14 +25,15 @@
 /* Bytes of words that are copied as keys between two checks for interrupts */
 #define COPY_BYTES			((uint64) 16 * 1024 * 1024)
 
-/* Arrays of lists.h that are being filled, in palloc'ed memory */
+/* The lists that are being filled, in palloc'ed memory */
 typedef struct Lists
 {
 	GpusortArena *arena;		/* of the request's own file */
 	GpusortLists head;
 	GpusortListedFile *files;
-	GpusortListedKeys *keys;
-	GpusortListedRows *rows;
+	GpusortListedPart *keys;
+	GpusortListedPart *rows;
+	GpusortCudaRowBlock *blocks;
 	uint32		max_files;
 } Lists;
 
@@ -81,24 +82,25 @@ copy_words(const GpusortClientSpec *spec, const char *from, uint64 bytes, char *
 		uint64		n = Min(COPY_BYTES, bytes - done);
 
 		CHECK_FOR_INTERRUPTS();
-		gpusort_encode(&spec->encoding, spec->key_bytes, from + done, n / spec->key_bytes, to + done);
+		gpusort_encode(&spec->encoding, spec->sort.key_bytes, from + done, n / spec->sort.key_bytes, to + done);
 	}
 }
 
-/* Finds memory in a file, or copies it to the request's.  Returns false if there is no memory for the copy. */
+/* Lists memory that is in a file, or copies it to the request's.  Returns false if there is no memory for the copy. */
 static bool
-list_memory(Lists *lists, const void *mem, uint64 bytes, uint32 *file, GpusortPlace *place)
+list_part(Lists *lists, const void *mem, uint64 bytes, GpusortListedPart *part)
 {
 	GpusortFileName name;
 	char	   *copy;
 
-	if (gpusort_arena_find(mem, &name, place))
+	part->bytes = bytes;
+	if (gpusort_arena_find(mem, &name, &part->place))
 	{
-		*file = list_file(lists, &name, *place, bytes);
+		part->file = list_file(lists, &name, part->place, bytes);
 		return true;
 	}
-	copy = allocate(lists, bytes, place);
-	*file = 0;
+	copy = allocate(lists, bytes, &part->place);
+	part->file = 0;
 	if (copy == NULL)
 		return false;
 	gpusort_memory_copy(copy, mem, bytes);
@@ -108,28 +110,28 @@ list_memory(Lists *lists, const void *mem, uint64 bytes, uint32 *file, GpusortPl
 static bool
 list_keys(Lists *lists, const GpusortClientSpec *spec)
 {
-	Size		width = (Size) spec->key_bytes * spec->words;
-
 	for (int i = 0; i < spec->nkeys; i++)
 	{
-		GpusortListedKeys *keys = &lists->keys[lists->head.nkeys];
+		uint64		bytes = spec->keys[i].count * gpusort_cuda_width(&spec->sort);
+		GpusortListedPart *keys = &lists->keys[lists->head.nkeys];
+		char	   *copy;
 
-		keys->bytes = spec->keys[i].count * width;
-		if (keys->bytes == 0)
+		if (bytes == 0)
 			continue;
 		lists->head.nkeys++;
-		/* words that are not keys yet */
-		if (spec->encoding.kind != GPUSORT_ENCODING_WORD || spec->encoding.flip != 0)
+		if (spec->encoding.kind == GPUSORT_ENCODING_WORD && spec->encoding.flip == 0)
 		{
-			char	   *copy = allocate(lists, keys->bytes, &keys->place);
-
-			keys->file = 0;
-			if (copy == NULL)
+			if (!list_part(lists, spec->keys[i].words, bytes, keys))
 				return false;
-			copy_words(spec, spec->keys[i].words, keys->bytes, copy);
+			continue;
 		}
-		else if (!list_memory(lists, spec->keys[i].words, keys->bytes, &keys->file, &keys->place))
+		/* words that are not keys yet */
+		keys->bytes = bytes;
+		keys->file = 0;
+		copy = allocate(lists, bytes, &keys->place);
+		if (copy == NULL)
 			return false;
+		copy_words(spec, spec->keys[i].words, bytes, copy);
 	}
 	return true;
 }
@@ -137,26 +139,27 @@ list_keys(Lists *lists, const GpusortClientSpec *spec)
 static bool
 list_rows(Lists *lists, const GpusortClientSpec *spec)
 {
+	uint64		offset = 0;
+
 	for (int i = 0; i < spec->nrow_spans; i++)
 	{
 		const GpusortRowSpan *span = &spec->row_spans[i];
-		GpusortListedRows *rows = &lists->rows[i];
-		uint32		file;
+		Size		directory_bytes = span->stride == 0 ? span->count * sizeof(uint32) : 0;
 
-		rows->first = span->first;
-		rows->stride = span->stride;
-		rows->bytes = span->bytes;
-		if (!list_memory(lists, span->rows, span->bytes, &rows->file, &rows->place))
-			return false;
-		if (span->stride != 0)
-			continue;
-		rows->directory_bytes = span->count * sizeof(uint32);
-		/* a block has both, so the file is the same */
-		if (!list_memory(lists, span->directory, rows->directory_bytes, &file, &rows->directory) ||
-			file != rows->file)
+		lists->blocks[i] = (GpusortCudaRowBlock) {
+			.offset = offset,
+			.bytes = span->bytes,
+			.directory = offset + span->bytes + directory_bytes,
+			.first = span->first,
+			.stride = span->stride,
+		};
+		offset += span->bytes + MAXALIGN(directory_bytes);
+		if (!list_part(lists, span->rows, span->bytes, &lists->rows[lists->head.nrows++]) ||
+			(span->stride == 0 &&
+			 !list_part(lists, span->directory, directory_bytes, &lists->rows[lists->head.nrows++])))
 			return false;
 	}
-	lists->head.nrows = spec->nrow_spans;
+	lists->head.nblocks = spec->nrow_spans;
 	return true;
 }
 
@@ -166,12 +169,12 @@ list_result(Lists *lists, const GpusortClientSpec *spec)
 {
 	GpusortLists *head = &lists->head;
 
-	if (allocate(lists, spec->rows * (spec->positions ? sizeof(uint32) : spec->key_bytes), &head->result) == NULL ||
-		(spec->ties && allocate(lists, spec->rows, &head->ties) == NULL))
+	if (allocate(lists, gpusort_request_result_bytes(&spec->sort), &head->result) == NULL ||
+		(spec->ties && allocate(lists, spec->sort.rows, &head->ties) == NULL))
 		return false;
 	if (spec->nrow_spans == 0)
 		return true;
-	head->window_bytes = MAXALIGN_DOWN(Min(WINDOW_BYTES, spec->rows * WINDOW_ROW_BYTES));
+	head->window_bytes = MAXALIGN_DOWN(Min(WINDOW_BYTES, spec->sort.rows * WINDOW_ROW_BYTES));
 	return allocate(lists, GPUSORT_RING * head->window_bytes, &head->windows) != NULL;
 }
 
@@ -180,11 +183,12 @@ static bool
 write_lists(Lists *lists, GpusortRequest *request)
 {
 	Size		files = lists->head.nfiles * sizeof(GpusortListedFile);
-	Size		keys = lists->head.nkeys * sizeof(GpusortListedKeys);
-	Size		rows = lists->head.nrows * sizeof(GpusortListedRows);
+	Size		keys = lists->head.nkeys * sizeof(GpusortListedPart);
+	Size		rows = lists->head.nrows * sizeof(GpusortListedPart);
+	Size		blocks = lists->head.nblocks * sizeof(GpusortCudaRowBlock);
 	char	   *to;
 
-	request->lists_bytes = sizeof(GpusortLists) + files + keys + rows;
+	request->lists_bytes = sizeof(GpusortLists) + files + keys + rows + blocks;
 	to = allocate(lists, request->lists_bytes, &request->lists);
 	if (to == NULL)
 		return false;
@@ -193,6 +197,7 @@ write_lists(Lists *lists, GpusortRequest *request)
 	memcpy(to + sizeof(GpusortLists), lists->files, files);
 	memcpy(to + sizeof(GpusortLists) + files, lists->keys, keys);
 	memcpy(to + sizeof(GpusortLists) + files + keys, lists->rows, rows);
+	memcpy(to + sizeof(GpusortLists) + files + keys + rows, lists->blocks, blocks);
 	return true;
 }
 
@@ -203,8 +208,9 @@ gpusort_lists_write(GpusortArena *arena, const GpusortClientSpec *spec, GpusortR
 	bool		written;
 
 	lists.files = palloc(lists.max_files * sizeof(GpusortListedFile));
-	lists.keys = palloc0(spec->nkeys * sizeof(GpusortListedKeys) + 1);
-	lists.rows = palloc0(spec->nrow_spans * sizeof(GpusortListedRows) + 1);
+	lists.keys = palloc0(spec->nkeys * sizeof(GpusortListedPart) + 1);
+	lists.rows = palloc0(2 * spec->nrow_spans * sizeof(GpusortListedPart) + 1);
+	lists.blocks = palloc(spec->nrow_spans * sizeof(GpusortCudaRowBlock) + 1);
 	/* first this: the request's file has number 0 */
 	written = list_result(&lists, spec) && list_keys(&lists, spec) && list_rows(&lists, spec) &&
 		write_lists(&lists, request);
@@ -212,5 +218,6 @@ gpusort_lists_write(GpusortArena *arena, const GpusortClientSpec *spec, GpusortR
 	pfree(lists.files);
 	pfree(lists.keys);
 	pfree(lists.rows);
+	pfree(lists.blocks);
 	return written;
 }

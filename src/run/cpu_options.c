@@ -7,7 +7,7 @@
  * sort gets no more threads than core would give the query processes, and all
  * sorts of the cluster together get at most max_parallel_workers threads, and no
  * more than max_worker_processes, beside the backends' own ones.  The count lies in
- * shared memory.  It stays right: no error is raised while an engine's threads are taken, a process that
+ * shared memory (base/stat.h).  It stays right: no error is raised while an engine's threads are taken, a process that
  * ends meanwhile gives them back, and a callback gives back a merge's thread.  A sort gets what is left and
  * never waits.  Core's own parallel workers are not counted,
  * because core does not publish their number.
@@ -28,10 +28,9 @@
 #include "access/parallel.h"
 #include "miscadmin.h"
 #include "optimizer/cost.h"
-#include "port/atomics.h"
 #include "storage/ipc.h"
 
-#include "base/shmem.h"
+#include "base/stat.h"
 #include "run/cpu_options.h"
 
 /* More threads do not make a sort faster: memory bandwidth is used up. */
@@ -42,46 +41,6 @@
 StaticAssertDecl(GPUSORT_CPU_DIRECT_KEYS >= 2 * MIN_ROWS_PER_THREAD,
 				 "a sort with several threads must have rows for them");
 StaticAssertDecl(GPUSORT_TWO_THREADS_ROWS / MIN_ROWS_PER_THREAD == 2, "so many rows get two threads");
-
-/* In the whole cluster */
-typedef struct Used
-{
-	pg_atomic_uint32 threads;	/* beside the backends' own ones */
-	pg_atomic_uint32 builds;	/* of indexes, each by one backend */
-} Used;
-
-static void
-init_used(void *made)
-{
-	pg_atomic_init_u32(&((Used *) made)->threads, 0);
-	pg_atomic_init_u32(&((Used *) made)->builds, 0);
-}
-
-static GpusortShmem shmem = {GPUSORT_SHMEM_NAME("threads"), sizeof(Used), init_used};
-
-/* Returns NULL if they cannot be counted. */
-static Used *
-attach(void)
-{
-	return gpusort_shmem_attach(&shmem) ? shmem.mem : NULL;
-}
-
-void
-gpusort_cpu_options_preload(void)
-{
-	gpusort_shmem_request(shmem.size);
-}
-
-int
-gpusort_cpu_threads_used(const char **reason)
-{
-	Used	   *used = attach();
-
-	if (used != NULL)
-		return (int) pg_atomic_read_u32(&used->threads);
-	*reason = shmem.refusal;
-	return -1;
-}
 
 static int
 processors(void)
@@ -111,9 +70,9 @@ gpusort_cpu_mostly_idle(void)
 static int
 count_builds(void)
 {
-	Used	   *used = attach();
+	GpusortStatUse *use = gpusort_stat_use();
 
-	return used != NULL ? (int) pg_atomic_read_u32(&used->builds) : 0;
+	return use != NULL ? (int) pg_atomic_read_u32(&use->builds) : 0;
 }
 
 int
@@ -151,21 +110,28 @@ gpusort_cpu_threads_most(uint64 rows)
 static int
 take_threads(int wanted)
 {
-	Used	   *used = wanted > 0 ? attach() : NULL;
+	GpusortStatUse *use = wanted > 0 ? gpusort_stat_use() : NULL;
 	uint32		before;
 
-	if (used == NULL)
+	if (use == NULL)
 		return 0;
-	before = pg_atomic_read_u32(&used->threads);
+	before = pg_atomic_read_u32(&use->threads);
 	for (;;)
 	{
 		int			taken = Min(wanted, gpusort_cpu_threads_allowed() - (int) before);
 
 		if (taken <= 0)
 			return 0;
-		if (pg_atomic_compare_exchange_u32(&used->threads, &before, before + taken))
+		if (pg_atomic_compare_exchange_u32(&use->threads, &before, before + taken))
 			return taken;
 	}
+}
+
+/* Gives threads back, which take_threads() has taken. */
+static void
+give_threads(int n)
+{
+	pg_atomic_sub_fetch_u32(&gpusort_stat_use()->threads, n);
 }
 
 static int	taken = 0;			/* threads that this process has taken for a call of the engine */
@@ -175,7 +141,7 @@ static void
 give_back_taken(int code, Datum arg)
 {
 	if (taken > 0)
-		pg_atomic_sub_fetch_u32(&((Used *) shmem.mem)->threads, taken);
+		give_threads(taken);
 	taken = 0;
 }
 
@@ -208,22 +174,22 @@ serve_interrupts(void)
 static void
 end_build(void *arg)
 {
-	pg_atomic_fetch_sub_u32(&((Used *) arg)->builds, 1);
+	pg_atomic_fetch_sub_u32(&((GpusortStatUse *) arg)->builds, 1);
 }
 
 void
 gpusort_cpu_build_begin(MemoryContext cxt)
 {
-	Used	   *used = attach();
+	GpusortStatUse *use = gpusort_stat_use();
 	MemoryContextCallback *callback;
 
-	if (used == NULL)
+	if (use == NULL)
 		return;
 	callback = MemoryContextAlloc(cxt, sizeof(MemoryContextCallback));
 	callback->func = end_build;
-	callback->arg = used;
+	callback->arg = use;
 	MemoryContextRegisterResetCallback(cxt, callback);
-	pg_atomic_fetch_add_u32(&used->builds, 1);
+	pg_atomic_fetch_add_u32(&use->builds, 1);
 }
 
 bool
@@ -235,7 +201,7 @@ gpusort_cpu_thread_take(uint64 rows)
 void
 gpusort_cpu_thread_give(void)
 {
-	pg_atomic_sub_fetch_u32(&((Used *) shmem.mem)->threads, 1);
+	give_threads(1);
 }
 
 int

@@ -42,12 +42,7 @@ extern void gpusort_cpu_sort_alone(bool alone);
 /* Are at least three quarters of the processors of the machine idle now?  True if that is not known. */
 extern bool gpusort_cpu_mostly_idle(void);
 
-/*
- * Threads in use in the whole cluster, and how many may be, not counting the
- * backends' own ones.  -1 are in use if they cannot be counted, and *reason says why:
- * then a sort of this process has one thread.
- */
-extern int	gpusort_cpu_threads_used(const char **reason);
+/* How many threads may be in use in the whole cluster, not counting the backends' own ones. */
 extern int	gpusort_cpu_threads_allowed(void);
 
 /* Counts an index build by this backend, until the memory context is reset. */
@@ -55,8 +50,5 @@ extern void gpusort_cpu_build_begin(MemoryContext cxt);
 
 /* How many of the parallel workers that core has planned for a build find a processor that no other build uses? */
 extern int	gpusort_cpu_build_workers(int planned);
-
-/* Requests main shared memory for the counts of threads and builds; from _PG_init when preloaded. */
-extern void gpusort_cpu_options_preload(void);
 
 #endif							/* GPUSORT_RUN_CPU_OPTIONS_H */

@@ -120,10 +120,13 @@ gpusort_handover_sort(GpusortKeySet *set, const GpusortCpuInput *input, bool tie
 					  const GpusortRowSpan *spans, int nspans)
 {
 	GpusortClientSpec spec = {
-		.rows = set->rows,
-		.key_bytes = set->spec.key_bytes,
-		.words = Max(set->spec.words, 1),
-		.positions = set->spec.rows,
+		.sort = {
+			.rows = set->rows,
+			.key_bytes = set->spec.key_bytes,
+			.with_rows = set->spec.rows,
+			.algorithm = (GpusortAlgorithm) gpusort_algorithm,
+			.words = Max(set->spec.words, 1),
+		},
 		.ties = ties,
 		.encoding = set->encoding,
 		.keys = input->spans,

@@ -40,6 +40,25 @@ static char ending[160];
 static bool ending_is_failure = false;
 static int	retry_after_ms = 0; /* after a failure, backends start no new service for this time */
 
+/* Fails all requests for this reason; NULL: leaves those to the next service that this one has not sorted. */
+static void
+fail_all(const char *reason)
+{
+	for (int i = 0; i < gpusort_control_slots(); i++)
+	{
+		GpusortRequest *request = &gpusort_control->requests[i];
+		GpusortRequestState state = gpusort_request_state(request);
+		Latch	   *latch = request->latch;
+
+		(void) gpusort_request_change(request, GPUSORT_REQUEST_LEFT, GPUSORT_REQUEST_FREE);
+		if (state != GPUSORT_REQUEST_SORTED && (state != GPUSORT_REQUEST_SUBMITTED || reason == NULL))
+			continue;
+		strlcpy(request->error, reason != NULL ? reason : "The GPU service ended.", sizeof(request->error));
+		if (gpusort_request_change(request, state, GPUSORT_REQUEST_FAILED))
+			SetLatch(latch);
+	}
+}
+
 /*
  * Puts the control block in order, however the process ends: a before_shmem_exit()
  * callback.
@@ -55,7 +74,7 @@ service_exit(int code, Datum arg)
 	/* for backends that find their requests failed, or the service down */
 	gpusort_control_note_failure(ending_is_failure ? ending : NULL, retry_after_ms);
 	/* if the service ends idle, the next one serves requests that just came */
-	gpusort_control_fail_all(ending[0] != '\0' ? ending : NULL);
+	fail_all(ending[0] != '\0' ? ending : NULL);
 	gpusort_control->mapped_bytes = 0;
 	gpusort_control->service_latch = NULL;
 	pg_atomic_write_u32(&gpusort_control->service_pid, 0);
@@ -153,19 +172,6 @@ gpusort_service_check(GpusortCudaStatus status, const GpusortCudaError *err)
 	end_in_failure(1, RETRY_AFTER_FAULT_MS, fault_reason(err), NULL);
 }
 
-void
-gpusort_device_at_exit(void)
-{
-	strlcpy(ending, "The GPU service was shut down.", sizeof(ending));
-	before_shmem_exit(service_exit, 0);
-}
-
-void
-gpusort_device_end_idle(void)
-{
-	ending[0] = '\0';
-}
-
 /* The C library's message about the last failure, without the path at its beginning. */
 static const char *
 load_error(const char *path)
@@ -255,6 +261,8 @@ gpusort_device_open(void)
 	GpusortCudaError err;
 	GpusortCudaStatus status;
 
+	strlcpy(ending, "The GPU service was shut down.", sizeof(ending));
+	before_shmem_exit(service_exit, 0);
 	gpusort_watch_start(end_in_hang);
 	on_proc_exit(watch_exit, 0);
 	/* before the library: CUDA reads its environment once */
@@ -277,8 +285,10 @@ gpusort_device_open(void)
 }
 
 void
-gpusort_device_close(void)
+gpusort_device_close(bool idle)
 {
+	if (idle)
+		ending[0] = '\0';
 	GPUSORT_WATCHED(0, gpusort_cuda->close(gpusort_service_device));
 	gpusort_service_device = NULL;
 }

@@ -27,8 +27,8 @@ static GpusortServiceFile *files = NULL;
 #define LOOK_AFTER_FILES	32
 static int	mapped = 0;			/* since the last look */
 
-static uint64
-registered(const GpusortServiceFile *file)
+uint64
+gpusort_file_registered(const GpusortServiceFile *file)
 {
 	return file->nparts > 0 ? file->ends[file->nparts - 1] : 0;
 }
@@ -53,7 +53,7 @@ unregister_parts(GpusortServiceFile *file)
 static void
 register_part(GpusortServiceFile *file, uint64 bytes)
 {
-	uint64		begin = registered(file);
+	uint64		begin = gpusort_file_registered(file);
 	GpusortCudaStatus status;
 	GpusortCudaError err;
 
@@ -91,12 +91,6 @@ gpusort_file_piece(const GpusortServiceFile *file, GpusortPlace place, uint64 by
 	return bytes;
 }
 
-bool
-gpusort_file_pinned(const GpusortServiceFile *file, uint64 bytes)
-{
-	return bytes <= registered(file);
-}
-
 /* Unmaps a file that no job uses. */
 static void
 unmap_file(GpusortServiceFile **link)
@@ -107,22 +101,6 @@ unmap_file(GpusortServiceFile **link)
 	unregister_parts(file);
 	(void) munmap(file->mem, GPUSORT_SHARED_BYTES);
 	pfree(file);
-}
-
-/* Unmaps the file that was mapped first of those that no job uses.  Returns false if there is none. */
-static bool
-unmap_oldest(void)
-{
-	GpusortServiceFile **oldest = NULL;
-
-	for (GpusortServiceFile **link = &files; *link != NULL; link = &(*link)->next)
-	{
-		if ((*link)->users == 0)
-			oldest = link;
-	}
-	if (oldest != NULL)
-		unmap_file(oldest);
-	return oldest != NULL;
 }
 
 /* Has the session dropped the file, or ended? */
@@ -160,21 +138,6 @@ gpusort_files_let_go(void)
 	return true;
 }
 
-/* Maps a file.  Returns false if that fails. */
-static bool
-map_file(GpusortServiceFile *file)
-{
-	int			fd = GPUSORT_FAULT(MAP) ? -1 : gpusort_arena_open(&file->name);
-
-	if (fd < 0)
-		return false;
-	/* thousands of files may take all addresses */
-	while ((file->mem = gpusort_large_map(fd)) == NULL && (gpusort_files_let_go() || unmap_oldest()))
-		;
-	(void) close(fd);
-	return file->mem != NULL;
-}
-
 bool
 gpusort_file_read(const GpusortServiceFile *file, GpusortPlace place, void *to, size_t bytes)
 {
@@ -195,15 +158,18 @@ gpusort_file_open(const GpusortFileName *name, uint64 bytes)
 		file = file->next;
 	if (file == NULL)
 	{
+		int			fd = GPUSORT_FAULT(MAP) ? -1 : gpusort_arena_open(name);
+		char	   *mem = fd >= 0 ? gpusort_large_map(fd) : NULL;
+
+		if (fd >= 0)
+			(void) close(fd);
+		if (mem == NULL)
+			return NULL;
 		if (++mapped >= LOOK_AFTER_FILES)
 			(void) gpusort_files_look();
 		file = MemoryContextAllocZero(TopMemoryContext, sizeof(GpusortServiceFile));
 		file->name = *name;
-		if (!map_file(file))
-		{
-			pfree(file);
-			return NULL;
-		}
+		file->mem = mem;
 		file->next = files;
 		files = file;
 	}

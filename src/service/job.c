@@ -1,7 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * job.c
- *		The steps of a request of the GPU service: upload, sort, return.
+ *		The steps of a request of the GPU service: read, upload, sort, return.
+ *
+ * The session has written what a request says of its files, and may have dropped them since.  So each
+ * place is checked.
  *
  * Each job has a lane of its own, and each lane a stream of its own.  So the copies of
  * some jobs run while another is sorted.
@@ -23,6 +26,11 @@
  * would take longer.
  */
 #define FEW_BYTES		((uint64) 4 * 1024 * 1024)
+
+/* Longer lists are an error. */
+#define MAX_LISTS_BYTES	((uint64) 256 * 1024 * 1024)
+
+static const char *const cannot_open = "The GPU service cannot open the session's memory.";
 
 static GpusortCudaError err;	/* of the device's last call */
 
@@ -50,7 +58,8 @@ void
 gpusort_job_end(GpusortJob *job)
 {
 	close_lane(job);
-	gpusort_input_end(&job->in);
+	while (job->nopen > 0)
+		gpusort_file_close(job->files[--job->nopen]);
 	if (job->cxt != NULL)
 		MemoryContextDelete(job->cxt);
 	job->cxt = NULL;
@@ -93,6 +102,110 @@ finish(GpusortJob *job)
 	gpusort_job_end(job);
 }
 
+/* ---- the lists ---- */
+
+static bool
+in_file(const GpusortListedFile *files, uint32 nfiles, uint32 file, GpusortPlace place, uint64 bytes)
+{
+	return file < nfiles && bytes <= files[file].bytes && place <= files[file].bytes - bytes;
+}
+
+/* Checks that parts lie in the files, and sums up their bytes, each rounded up to a multiple of "align". */
+static bool
+check_parts(const GpusortLists *lists, const GpusortListedFile *files, const GpusortListedPart *parts, uint32 nparts,
+			int align, uint64 *bytes)
+{
+	*bytes = 0;
+	for (uint32 i = 0; i < nparts; i++)
+	{
+		if (!in_file(files, lists->nfiles, parts[i].file, parts[i].place, parts[i].bytes))
+			return false;
+		*bytes += TYPEALIGN(align, parts[i].bytes);
+	}
+	return true;
+}
+
+/* Checks that all places lie in the files, and sums up the rows' bytes.  The device checks where the rows are in these. */
+static bool
+check_lists(GpusortJob *job, const GpusortListedFile *files)
+{
+	const GpusortLists *lists = &job->lists;
+	const GpusortCudaSort *sort = &job->request->sort;
+	uint64		keys;
+
+	if (lists->nfiles == 0 || lists->window_bytes > GPUSORT_SHARED_BYTES || sort->rows > PG_UINT64_MAX / 1024)
+		return false;
+	for (uint32 i = 0; i < lists->nfiles; i++)
+		if (files[i].bytes > GPUSORT_SHARED_BYTES)
+			return false;
+	return check_parts(lists, files, job->keys, lists->nkeys, 1, &keys) && keys == gpusort_request_key_bytes(sort) &&
+		check_parts(lists, files, job->rows, lists->nrows, MAXIMUM_ALIGNOF, &job->row_bytes) &&
+		sort->words >= 1 && sort->words <= GPUSORT_MAX_WORDS &&
+		(sort->key_bytes == 4 || sort->key_bytes == 8) &&
+		(sort->with_rows || (sort->words == 1 && lists->ties == 0 && lists->nrows == 0)) &&
+		in_file(files, lists->nfiles, 0, lists->result, gpusort_request_result_bytes(sort)) &&
+		in_file(files, lists->nfiles, 0, lists->ties, lists->ties != 0 ? sort->rows : 0) &&
+		in_file(files, lists->nfiles, 0, lists->windows, GPUSORT_RING * lists->window_bytes);
+}
+
+/* Reads the lists.  Returns the list of files, or NULL. */
+static const GpusortListedFile *
+read_lists(GpusortJob *job)
+{
+	const GpusortRequest *request = job->request;
+	GpusortServiceFile *file = gpusort_file_open(&request->file, 0);
+	const GpusortLists *lists = &job->lists;
+	uint64		bytes = request->lists_bytes;
+	char	   *read = NULL;
+
+	if (file == NULL)
+		return NULL;
+	/* a read of mapped memory could end this process if the session has none left */
+	if (bytes >= sizeof(GpusortLists) && bytes <= MAX_LISTS_BYTES)
+	{
+		read = MemoryContextAllocHuge(job->cxt, bytes);
+		if (!gpusort_file_read(file, request->lists, read, bytes))
+			read = NULL;
+	}
+	gpusort_file_close(file);
+	if (read == NULL)
+		return NULL;
+	memcpy(&job->lists, read, sizeof(GpusortLists));
+	if (bytes != sizeof(GpusortLists) + lists->nfiles * sizeof(GpusortListedFile) +
+		((uint64) lists->nkeys + lists->nrows) * sizeof(GpusortListedPart) + lists->nblocks * sizeof(GpusortCudaRowBlock))
+		return NULL;
+	read += sizeof(GpusortLists);
+	job->keys = (const GpusortListedPart *) (read + lists->nfiles * sizeof(GpusortListedFile));
+	job->rows = job->keys + lists->nkeys;
+	job->blocks = (const GpusortCudaRowBlock *) (job->rows + lists->nrows);
+	return (const GpusortListedFile *) read;
+}
+
+/* Reads and checks the lists, and opens the files; sets request->pinned.  Returns NULL, or a reason, a static text. */
+static const char *
+read_request(GpusortJob *job)
+{
+	const GpusortListedFile *files = read_lists(job);
+
+	if (files == NULL)
+		return cannot_open;
+	if (!check_lists(job, files))
+		return "The GPU service cannot read the request.";
+	job->request->pinned = true;
+	job->files = MemoryContextAlloc(job->cxt, job->lists.nfiles * sizeof(GpusortServiceFile *));
+	while (job->nopen < (int) job->lists.nfiles)
+	{
+		GpusortServiceFile *file = gpusort_file_open(&files[job->nopen].name, files[job->nopen].bytes);
+
+		if (file == NULL)
+			return cannot_open;
+		if (gpusort_file_registered(file) < files[job->nopen].bytes)
+			job->request->pinned = false;
+		job->files[job->nopen++] = file;
+	}
+	return NULL;
+}
+
 void
 gpusort_job_begin(GpusortJob *job)
 {
@@ -103,13 +216,13 @@ gpusort_job_begin(GpusortJob *job)
 	job->queued_at = gpusort_clock_ms();
 	job->full_at = 0;
 	job->stage = GPUSORT_JOB_QUEUED;
-	reason = gpusort_input_read(&job->in, job->request, job->cxt);
+	reason = read_request(job);
 	if (reason != NULL)
 		gpusort_job_fail(job, reason);
 }
 
 /*
- * A sort in kernels/ needs the keys and a spare buffer of the same size; with positions two buffers of (key,
+ * A sort in kernels/ needs the keys and a spare buffer of the same size; with rows two buffers of (key,
  * position) packed into 8 bytes instead, and with keys of several words also the 8 bytes of each key
  * that are sorted at a time and the order so far.  The tables of CUB and mppSort take less
  * than 1/16 of that.  Afterwards the places of rows take the memory of the keys.
@@ -117,85 +230,43 @@ gpusort_job_begin(GpusortJob *job)
 uint64
 gpusort_job_memory(const GpusortJob *job, bool rows)
 {
-	const GpusortRequest *request = job->request;
-	uint64		keys = gpusort_input_key_bytes(job->request);
-	uint64		scratch = request->rows * (request->positions ? 2 * sizeof(uint64) : request->key_bytes);
+	const GpusortCudaSort *sort = &job->request->sort;
+	uint64		scratch = sort->rows * (sort->with_rows ? 2 * sizeof(uint64) : sort->key_bytes);
 
-	if (request->words > 1)
-		scratch += request->rows * (sizeof(uint64) + sizeof(uint32));
-	if (job->in.lists.ties != 0)
-		scratch += request->rows;
-	return (keys + scratch) / 16 * 17 + (rows ? job->in.row_bytes + job->in.lists.window_bytes : 0);
+	if (sort->words > 1)
+		scratch += sort->rows * (sizeof(uint64) + sizeof(uint32));
+	if (job->lists.ties != 0)
+		scratch += sort->rows;
+	return (gpusort_request_key_bytes(sort) + scratch) / 16 * 17 + (rows ? job->row_bytes + job->lists.window_bytes : 0);
 }
 
 /* ---- uploads ---- */
 
-/* Queues the copy of a part of a file to the device, in pieces.  Returns false if there is no memory. */
+/* Queues the copies of keys or rows to the device, in pieces.  Returns false if there is no memory. */
 static bool
-upload(GpusortJob *job, GpusortCudaPart part, uint64 offset, uint32 number, GpusortPlace place, uint64 bytes)
-{
-	const GpusortServiceFile *file = job->in.files[number];
-	GpusortCudaStatus status;
-
-	while (bytes > 0)
-	{
-		uint64		piece = gpusort_file_piece(file, place, bytes);
-
-		CALL(status, piece, upload(job->lane, part, offset, file->mem + place, piece, &err));
-		if (status != GPUSORT_CUDA_OK)
-			return false;
-		job->uploads++;
-		offset += piece;
-		place += piece;
-		bytes -= piece;
-	}
-	return true;
-}
-
-static bool
-reserve(GpusortJob *job, GpusortCudaPart part, uint64 bytes)
-{
-	GpusortCudaStatus status;
-
-	CALL(status, 0, reserve(job->lane, part, bytes, &err));
-	return status == GPUSORT_CUDA_OK;
-}
-
-static bool
-upload_keys(GpusortJob *job)
+upload(GpusortJob *job, GpusortCudaPart to, const GpusortListedPart *parts, uint32 nparts, uint64 bytes)
 {
 	uint64		offset = 0;
+	GpusortCudaStatus status;
 
-	if (!reserve(job, GPUSORT_CUDA_KEYS, gpusort_input_key_bytes(job->request)))
+	CALL(status, 0, reserve(job->lane, to, bytes, &err));
+	if (status != GPUSORT_CUDA_OK)
 		return false;
-	for (uint32 i = 0; i < job->in.lists.nkeys; i++)
+	for (const GpusortListedPart *part = parts; part < parts + nparts; part++)
 	{
-		const GpusortListedKeys *keys = &job->in.keys[i];
+		const GpusortServiceFile *file = job->files[part->file];
 
-		if (!upload(job, GPUSORT_CUDA_KEYS, offset, keys->file, keys->place, keys->bytes))
-			return false;
-		offset += keys->bytes;
-	}
-	return true;
-}
+		for (uint64 done = 0; done < part->bytes;)
+		{
+			uint64		piece = gpusort_file_piece(file, part->place + done, part->bytes - done);
 
-static bool
-upload_rows(GpusortJob *job)
-{
-	uint64		offset = 0;
-
-	if (job->in.row_bytes == 0)
-		return true;
-	if (!reserve(job, GPUSORT_CUDA_ROWS, job->in.row_bytes))
-		return false;
-	for (uint32 i = 0; i < job->in.lists.nrows; i++)
-	{
-		const GpusortListedRows *rows = &job->in.rows[i];
-
-		if (!upload(job, GPUSORT_CUDA_ROWS, offset, rows->file, rows->place, rows->bytes) ||
-			!upload(job, GPUSORT_CUDA_ROWS, offset + rows->bytes, rows->file, rows->directory, rows->directory_bytes))
-			return false;
-		offset += rows->bytes + MAXALIGN(rows->directory_bytes);
+			CALL(status, piece, upload(job->lane, to, offset + done, file->mem + part->place + done, piece, &err));
+			if (status != GPUSORT_CUDA_OK)
+				return false;
+			job->uploads++;
+			done += piece;
+		}
+		offset += to == GPUSORT_CUDA_ROWS ? MAXALIGN(part->bytes) : part->bytes;
 	}
 	return true;
 }
@@ -207,7 +278,9 @@ gpusort_job_upload(GpusortJob *job)
 
 	CALL(status, 0, lane_open(gpusort_service_device, &job->lane, &err));
 	job->stage = GPUSORT_JOB_UPLOADS;
-	if (status == GPUSORT_CUDA_OK && upload_keys(job) && upload_rows(job))
+	if (status == GPUSORT_CUDA_OK &&
+		upload(job, GPUSORT_CUDA_KEYS, job->keys, job->lists.nkeys, gpusort_request_key_bytes(&job->request->sort)) &&
+		(job->row_bytes == 0 || upload(job, GPUSORT_CUDA_ROWS, job->rows, job->lists.nrows, job->row_bytes)))
 		return true;
 	close_lane(job);
 	return false;
@@ -218,7 +291,7 @@ gpusort_job_is_uploaded(GpusortJob *job)
 {
 	GpusortCudaStatus status;
 
-	if (gpusort_input_key_bytes(job->request) + job->in.row_bytes <= FEW_BYTES)
+	if (gpusort_request_key_bytes(&job->request->sort) + job->row_bytes <= FEW_BYTES)
 		return true;
 	CALL(status, 0, uploaded(job->lane, &err));
 	return status == GPUSORT_CUDA_OK;
@@ -230,27 +303,16 @@ static GpusortCudaStatus
 sort_on_device(GpusortJob *job)
 {
 	GpusortRequest *request = job->request;
-	GpusortCudaSort sort = {
-		.rows = request->rows,
-		.key_bytes = request->key_bytes,
-		.words = request->words,
-		.with_rows = request->positions,
-		.algorithm = (GpusortAlgorithm) request->algorithm,
-	};
-	GpusortCudaReport report;
 	GpusortCudaStatus status;
 
-	CALL(status, gpusort_input_key_bytes(job->request), sort(job->lane, &sort, &report, &err));
+	CALL(status, gpusort_request_key_bytes(&job->request->sort), sort(job->lane, &request->sort, &request->report, &err));
 	if (status == GPUSORT_CUDA_UNSORTED)
 		ereport(LOG,
 				(errmsg("gpusort found the device's result out of order"),
 				 errdetail("Algorithm \"%s\" sorted " UINT64_FORMAT " keys of %zu bytes.",
-						   gpusort_algorithm_name(report.algorithm), request->rows, gpusort_input_width(job->request)),
+						   gpusort_algorithm_name(request->report.algorithm), request->sort.rows,
+						   gpusort_cuda_width(&request->sort)),
 				 errhint("Report this as a bug, and set gpusort.algorithm to \"cub\" until it is fixed.")));
-	request->algorithm_used = report.algorithm;
-	request->blocks = report.blocks;
-	request->threads = report.threads;
-	request->bins_used = report.bins;
 	return status;
 }
 
@@ -258,7 +320,7 @@ sort_on_device(GpusortJob *job)
 static bool
 download(GpusortJob *job, GpusortCudaPart part, GpusortPlace place, uint64 bytes)
 {
-	const GpusortServiceFile *file = job->in.files[0];
+	const GpusortServiceFile *file = job->files[0];
 	uint64		offset = 0;
 	GpusortCudaStatus status;
 
@@ -281,10 +343,10 @@ return_result(GpusortJob *job)
 {
 	GpusortCudaStatus status = GPUSORT_CUDA_OK;
 
-	if (job->in.lists.ties != 0)
-		CALL(status, gpusort_input_key_bytes(job->request), mark_ties(job->lane, &err));
-	if (status != GPUSORT_CUDA_OK || !download(job, GPUSORT_CUDA_RESULT, job->in.lists.result, gpusort_input_result_bytes(job->request)) ||
-		(job->in.lists.ties != 0 && !download(job, GPUSORT_CUDA_TIES, job->in.lists.ties, job->request->rows)))
+	if (job->lists.ties != 0)
+		CALL(status, gpusort_request_key_bytes(&job->request->sort), mark_ties(job->lane, &err));
+	if (status != GPUSORT_CUDA_OK || !download(job, GPUSORT_CUDA_RESULT, job->lists.result, gpusort_request_result_bytes(&job->request->sort)) ||
+		(job->lists.ties != 0 && !download(job, GPUSORT_CUDA_TIES, job->lists.ties, job->request->sort.rows)))
 		return false;
 	job->result_done = job->downloads;
 	return true;
@@ -294,25 +356,10 @@ return_result(GpusortJob *job)
 static void
 arrange(GpusortJob *job)
 {
-	GpusortCudaRowBlock *blocks = MemoryContextAllocHuge(job->cxt, job->in.lists.nrows * sizeof(GpusortCudaRowBlock));
-	uint64		offset = 0;
 	GpusortCudaStatus status;
 
-	for (uint32 i = 0; i < job->in.lists.nrows; i++)
-	{
-		const GpusortListedRows *rows = &job->in.rows[i];
-
-		blocks[i] = (GpusortCudaRowBlock) {
-			.offset = offset,
-			.bytes = rows->bytes,
-			.directory = offset + rows->bytes + rows->directory_bytes,
-			.first = rows->first,
-			.stride = rows->stride,
-		};
-		offset += rows->bytes + MAXALIGN(rows->directory_bytes);
-	}
-	CALL(status, gpusort_input_key_bytes(job->request) + job->in.row_bytes,
-		 arrange(job->lane, blocks, job->in.lists.nrows, job->in.lists.window_bytes, &job->nwindows, &err));
+	CALL(status, gpusort_request_key_bytes(&job->request->sort) + job->row_bytes,
+		 arrange(job->lane, job->blocks, job->lists.nblocks, job->lists.window_bytes, &job->nwindows, &err));
 	/* a session that has left the request uses its memory for something else */
 	if (status == GPUSORT_CUDA_UNSORTED && gpusort_request_state(job->request) != GPUSORT_REQUEST_LEFT)
 		ereport(LOG,
@@ -320,7 +367,6 @@ arrange(GpusortJob *job)
 				 errdetail("%s", err.text)));
 	if (status != GPUSORT_CUDA_OK)
 		job->nwindows = 0;
-	pfree(blocks);
 }
 
 bool
@@ -340,7 +386,7 @@ gpusort_job_sort(GpusortJob *job)
 		close_lane(job);
 		return false;
 	}
-	if (job->in.row_bytes > 0)
+	if (job->row_bytes > 0)
 		arrange(job);
 	return true;
 }
@@ -350,15 +396,8 @@ gpusort_job_sort(GpusortJob *job)
 static void
 fill_report(GpusortJob *job)
 {
-	GpusortRequest *request = job->request;
-	GpusortCudaReport report;
-
-	gpusort_cuda->lane_report(job->lane, &report);
-	request->copy_in_ms = report.upload_ms;
-	request->copy_in_bytes = gpusort_input_key_bytes(job->request) + job->in.row_bytes;
-	request->kernels_ms = report.kernels_ms;
-	request->arrange_ms = report.arrange_ms;
-	request->copy_out_ms = report.download_ms;
+	gpusort_cuda->lane_report(job->lane, &job->request->report);
+	job->request->copy_in_bytes = gpusort_request_key_bytes(&job->request->sort) + job->row_bytes;
 }
 
 /* Queues a window for the backend.  Returns false if there is no memory. */
@@ -366,14 +405,13 @@ static bool
 queue_window(GpusortJob *job)
 {
 	int			slot = job->queued % GPUSORT_RING;
-	GpusortCudaWindow window;
+	GpusortCudaWindow *window = &job->request->ring[slot];
 	GpusortCudaStatus status;
 
-	CALL(status, job->in.lists.window_bytes, gather(job->lane, job->queued, &window, &err));
-	if (status != GPUSORT_CUDA_OK || window.bytes > job->in.lists.window_bytes ||
-		!download(job, GPUSORT_CUDA_WINDOW, job->in.lists.windows + slot * job->in.lists.window_bytes, window.bytes))
+	CALL(status, job->lists.window_bytes, gather(job->lane, job->queued, window, &err));
+	if (status != GPUSORT_CUDA_OK || window->bytes > job->lists.window_bytes ||
+		!download(job, GPUSORT_CUDA_WINDOW, job->lists.windows + slot * job->lists.window_bytes, window->bytes))
 		return false;
-	job->ring[slot] = (GpusortRequestWindow) {window.first, window.count, window.bytes};
 	job->window_done[slot] = job->downloads;
 	job->queued++;
 	return true;
@@ -386,15 +424,14 @@ publish_result(GpusortJob *job)
 	GpusortRequest *request = job->request;
 
 	fill_report(job);
-	request->copy_out_bytes = gpusort_input_result_bytes(job->request) + (job->in.lists.ties != 0 ? request->rows : 0);
+	request->copy_out_bytes = gpusort_request_result_bytes(&job->request->sort) + (job->lists.ties != 0 ? request->sort.rows : 0);
 	if (job->nwindows == 0)
 	{
 		finish(job);
 		return;
 	}
 	job->stage = GPUSORT_JOB_WINDOWS;
-	if (gpusort_request_change(request, GPUSORT_REQUEST_SUBMITTED, GPUSORT_REQUEST_SORTED))
-		SetLatch(request->latch);
+	change(request, GPUSORT_REQUEST_SORTED);
 }
 
 /* Publishes windows that have arrived. */
@@ -406,10 +443,7 @@ publish_windows(GpusortJob *job, uint64 finished)
 
 	while (job->sent < job->queued && job->window_done[job->sent % GPUSORT_RING] <= finished)
 	{
-		int			slot = job->sent % GPUSORT_RING;
-
-		request->ring[slot] = job->ring[slot];
-		request->copy_out_bytes += job->ring[slot].bytes;
+		request->copy_out_bytes += request->ring[job->sent % GPUSORT_RING].bytes;
 		job->sent++;
 	}
 	if (job->sent == before)

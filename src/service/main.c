@@ -99,10 +99,10 @@ rest(const GpusortStepped *stepped, long idle_ms)
 
 /* Closes all lanes and the device, and ends the process. */
 static void
-close_and_exit(void)
+close_and_exit(bool idle)
 {
 	gpusort_queue_drop_all();
-	gpusort_device_close();
+	gpusort_device_close(idle);
 	proc_exit(0);
 }
 
@@ -117,7 +117,7 @@ reload_settings(void)
 	another = strcmp(device, gpusort_device) != 0;
 	pfree(device);
 	if (another)
-		close_and_exit();
+		close_and_exit(false);
 	gpusort_device_limit_memory();
 }
 
@@ -128,19 +128,32 @@ typedef struct IdleState
 	bool		trimmed;		/* unused device memory is given back */
 } IdleState;
 
+/* Is there a request that the service has to serve? */
+static bool
+has_request(void)
+{
+	for (int i = 0; i < gpusort_control_slots(); i++)
+	{
+		GpusortRequestState state = gpusort_request_state(&gpusort_control->requests[i]);
+
+		if (state == GPUSORT_REQUEST_SUBMITTED || state == GPUSORT_REQUEST_SORTED || state == GPUSORT_REQUEST_LEFT)
+			return true;
+	}
+	return false;
+}
+
 /* Ends an idle service, unless a backend comes meanwhile: one that comes later starts the next service. */
 static void
 end_idle(void)
 {
 	gpusort_control->changed_at = gpusort_clock_ms();
 	(void) gpusort_control_change(GPUSORT_SERVICE_READY, GPUSORT_SERVICE_ENDING);
-	if (gpusort_control_has_request())
+	if (has_request())
 	{
 		(void) gpusort_control_change(GPUSORT_SERVICE_ENDING, GPUSORT_SERVICE_READY);
 		return;
 	}
-	gpusort_device_end_idle();
-	close_and_exit();
+	close_and_exit(true);
 }
 
 /* Gives memory back while the service is idle, and ends it in the end.  Returns for how many ms it may wait. */
@@ -177,7 +190,7 @@ serve(bool permanent)
 		ResetLatch(MyLatch);
 		gpusort_watch_beat();
 		if (ShutdownRequestPending)
-			close_and_exit();
+			close_and_exit(false);
 		if (ConfigReloadPending)
 		{
 			ConfigReloadPending = false;
@@ -234,8 +247,6 @@ gpusort_service_main(Datum arg)
 #ifdef PR_SET_TIMERSLACK
 	(void) prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NANOSECONDS);
 #endif
-	gpusort_device_at_exit();
-	gpusort_queue_start();
 	GPUSORT_FAULT_SERVE();
 
 	/* SIGQUIT's handler calls nothing but _exit(), so any thread may run it */
@@ -243,6 +254,7 @@ gpusort_service_main(Datum arg)
 	sigdelset(&all, SIGQUIT);
 	sigprocmask(SIG_SETMASK, &all, NULL);
 	gpusort_device_open();
+	gpusort_queue_start();
 	/* whatever others thought of the start; a session that waits for this looks every 20 ms */
 	pg_atomic_write_u32(&gpusort_control->service_state, GPUSORT_SERVICE_READY);
 	pg_memory_barrier();

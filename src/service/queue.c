@@ -162,8 +162,8 @@ count_memory(uint64 *bytes, uint64 *uploading)
 		any |= job->lane != NULL;
 		if (job->stage != GPUSORT_JOB_UPLOADS)
 			continue;
-		*uploading += gpusort_input_key_bytes(job->request) + job->in.row_bytes;
-		*bytes += gpusort_job_memory(job, false) - gpusort_input_key_bytes(job->request);
+		*uploading += gpusort_request_key_bytes(&job->request->sort) + job->row_bytes;
+		*bytes += gpusort_job_memory(job, false) - gpusort_request_key_bytes(&job->request->sort);
 	}
 	return any;
 }
@@ -204,13 +204,13 @@ upload_first(void)
 	if (uploading >= UPLOAD_BYTES)
 		return false;
 	if (gpusort_job_memory(job, true) > limit)
-		job->in.row_bytes = 0;
+		job->row_bytes = 0;
 	if (gpusort_job_memory(job, false) > limit)
 	{
 		gpusort_job_fail(job, GPUSORT_TOO_LARGE);
 		return true;
 	}
-	if (others && bytes + gpusort_job_memory(job, job->in.row_bytes > 0) > limit)
+	if (others && bytes + gpusort_job_memory(job, job->row_bytes > 0) > limit)
 		return cut_one(job);
 	if (others && job->full_at != 0 && gpusort_cuda->memory_used(gpusort_service_device) >= job->full_at)
 		return cut_one(job);
@@ -219,8 +219,8 @@ upload_first(void)
 		/* other processes may use the device */
 		if (others)
 			return cut_one(job);
-		if (job->in.row_bytes > 0)
-			job->in.row_bytes = 0;
+		if (job->row_bytes > 0)
+			job->row_bytes = 0;
 		else
 			gpusort_job_fail(job, GPUSORT_TOO_LARGE);
 	}
@@ -241,7 +241,7 @@ sort_first(void)
 
 		if (job == NULL || !gpusort_job_is_uploaded(job))
 			break;
-		sorted += gpusort_input_key_bytes(job->request);
+		sorted += gpusort_request_key_bytes(&job->request->sort);
 		moved = true;
 		if (!gpusort_job_sort(job))
 		{
@@ -249,8 +249,8 @@ sort_first(void)
 			uint64		bytes;
 			uint64		uploading;
 
-			if (job->in.row_bytes > 0)
-				job->in.row_bytes = 0;
+			if (job->row_bytes > 0)
+				job->row_bytes = 0;
 			else if (count_memory(&bytes, &uploading))
 				job->full_at = gpusort_cuda->memory_used(gpusort_service_device);
 			else

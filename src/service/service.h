@@ -10,8 +10,6 @@
 
 #include <limits.h>
 
-#include "gpusort_cuda.h"
-
 #include "base/arena.h"
 #include "base/fault.h"
 #include "gpu/gpu.h"
@@ -72,13 +70,14 @@ extern GpusortCudaDevice *gpusort_service_device;
 extern uint64 gpusort_service_memory;
 
 /*
- * Starts the watchdog, loads gpusort_cuda, and opens the device with the most memory of those
- * that gpusort.device allows.  Ends the service if there is no usable library or device.
+ * Registers the callback that leaves shared memory in order when this process ends, starts the watchdog,
+ * loads gpusort_cuda, and opens the device with the most memory of those that gpusort.device allows.
+ * Ends the service if there is no usable library or device.
  */
 extern void gpusort_device_open(void);
 
-/* Closes the device, which must have no lane open. */
-extern void gpusort_device_close(void);
+/* Closes the device, which must have no lane open.  idle: the service is about to end because it is idle. */
+extern void gpusort_device_close(bool idle);
 
 /* Applies gpusort.device_memory_limit, which has been read again. */
 extern void gpusort_device_limit_memory(void);
@@ -88,12 +87,6 @@ extern void gpusort_service_check(GpusortCudaStatus status, const GpusortCudaErr
 
 /* Ends the service because the device has not finished its work within the timeout. */
 extern void gpusort_service_hangs(int patience_ms);
-
-/* Registers the callback that leaves shared memory in order when this process ends. */
-extern void gpusort_device_at_exit(void);
-
-/* Notes that the service is about to end because it is idle: not a failure. */
-extern void gpusort_device_end_idle(void);
 
 /* ---- files.c ---- */
 
@@ -127,8 +120,8 @@ extern void gpusort_file_close(GpusortServiceFile *file);
 /* Returns how many of these bytes, from this place on, one copy can take. */
 extern uint64 gpusort_file_piece(const GpusortServiceFile *file, GpusortPlace place, uint64 bytes);
 
-/* Are the bytes up to this place registered? */
-extern bool gpusort_file_pinned(const GpusortServiceFile *file, uint64 bytes);
+/* Returns how many of the file's first bytes are registered. */
+extern uint64 gpusort_file_registered(const GpusortServiceFile *file);
 
 /* Looks which files their sessions have dropped.  Returns whether any file is left. */
 extern bool gpusort_files_look(void);
@@ -138,46 +131,6 @@ extern bool gpusort_files_look(void);
  * there is none.
  */
 extern bool gpusort_files_let_go(void);
-
-/* ---- job_lists.c ---- */
-
-/* Places that have been checked, and files that are open.  It begins with all fields 0. */
-typedef struct GpusortJobInput
-{
-	GpusortLists lists;
-	const GpusortListedKeys *keys;
-	const GpusortListedRows *rows;
-	GpusortServiceFile **files;
-	int			nopen;			/* of files */
-	uint64		row_bytes;		/* bytes of rows and directories on the device; 0: rows stay where they are */
-} GpusortJobInput;
-
-static inline Size
-gpusort_input_width(const GpusortRequest *request)
-{
-	return (Size) request->key_bytes * request->words;
-}
-
-static inline uint64
-gpusort_input_key_bytes(const GpusortRequest *request)
-{
-	return request->rows * gpusort_input_width(request);
-}
-
-static inline uint64
-gpusort_input_result_bytes(const GpusortRequest *request)
-{
-	return request->rows * (request->positions ? sizeof(uint32) : request->key_bytes);
-}
-
-/*
- * Reads and checks the lists of a request, and opens its files; sets request->pinned.  The memory is in
- * cxt.  Returns NULL, or a reason, a static text.  The caller ends the input in any case.
- */
-extern const char *gpusort_input_read(GpusortJobInput *in, GpusortRequest *request, MemoryContext cxt);
-
-/* Closes the files. */
-extern void gpusort_input_end(GpusortJobInput *in);
 
 /* ---- job.c ---- */
 
@@ -201,8 +154,14 @@ typedef struct GpusortJob
 	GpusortJobStage stage;
 
 	/* From QUEUED on */
-	MemoryContext cxt;			/* has the lists; NULL: none */
-	GpusortJobInput in;
+	MemoryContext cxt;			/* has the lists, which have been checked; NULL: none */
+	GpusortLists lists;
+	const GpusortListedPart *keys;
+	const GpusortListedPart *rows;
+	const GpusortCudaRowBlock *blocks;
+	GpusortServiceFile **files;
+	int			nopen;			/* of files */
+	uint64		row_bytes;		/* bytes of rows and directories on the device; 0: rows stay where they are */
 
 	/* From UPLOADS on */
 	GpusortCudaLane *lane;
@@ -214,8 +173,7 @@ typedef struct GpusortJob
 	uint64		nwindows;		/* 0: no rows */
 	uint32		queued;			/* windows queued for download */
 	uint32		sent;			/* windows published to the backend */
-	GpusortRequestWindow ring[GPUSORT_RING];	/* those queued */
-	uint64		window_done[GPUSORT_RING];	/* likewise */
+	uint64		window_done[GPUSORT_RING];	/* window w is there when window_done[w % GPUSORT_RING] downloads are */
 
 	/* Of the queue (service/queue.c) */
 	uint64		waiting_since;	/* since then, in ms of base/clock.h, the service has only waited for the

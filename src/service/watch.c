@@ -30,7 +30,6 @@
  */
 #include "postgres.h"
 
-#include <pthread.h>
 #include <signal.h>
 #include <time.h>
 #include <unistd.h>
@@ -38,6 +37,7 @@
 #include "miscadmin.h"
 #include "port/atomics.h"
 
+#include "base/thread.h"
 #include "gpu/gpu.h"
 #include "service/service.h"
 
@@ -142,17 +142,14 @@ void
 gpusort_watch_start(void (*hangs) (int patience_ms))
 {
 	struct sigaction action = {.sa_handler = end_call};
+	sigset_t	hang;
 	pthread_t	thread;
-	sigset_t	all;
-	sigset_t	old;
 
 	on_hang = hangs;
 	own_thread = pthread_self();
 	sigfillset(&action.sa_mask);
 	sigaction(HANG_SIGNAL, &action, NULL);
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	if (pthread_create(&thread, NULL, watch, NULL) == 0)
+	if (gpusort_thread_start(&thread, watch, NULL) == 0)
 		pthread_detach(thread);
 	else
 	{
@@ -161,8 +158,9 @@ gpusort_watch_start(void (*hangs) (int patience_ms))
 				(errmsg("gpusort service could not start its watchdog"),
 				 errdetail("If the device hangs, the service will hang, too.")));
 	}
-	sigdelset(&old, HANG_SIGNAL);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	sigemptyset(&hang);
+	sigaddset(&hang, HANG_SIGNAL);
+	pthread_sigmask(SIG_UNBLOCK, &hang, NULL);
 }
 
 void

@@ -174,5 +174,6 @@ gpusort_cuda_sort(GpusortCudaLane *lane, const GpusortCudaSort *sort,
 	report->threads = 1;
 	report->bins = sort->algorithm == GPUSORT_ALGORITHM_MPPSORT ? 256 : 0;
 	report->upload_ms = report->kernels_ms = 0.001;
+	lane->report = *report;
 	return GPUSORT_CUDA_OK;
 }

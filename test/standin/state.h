@@ -37,6 +37,7 @@ struct GpusortCudaLane
 	Buffer		offsets;		/* uint64: bytes before each row in sorted order, and in all */
 	Buffer		window;
 	GpusortCudaSort sort;		/* after a sort */
+	GpusortCudaReport report;	/* likewise */
 	GpusortCudaRowBlock *blocks;	/* after gpusort_cuda_arrange() */
 	size_t		nblocks;
 	uint32_t	stride;			/* of all rows; 0: their lengths differ */

@@ -103,7 +103,7 @@ my $plan = answer($session, "EXPLAIN (COSTS OFF) SELECT sum(r) FROM ($window OFF
 like($plan, qr/^Finalize Aggregate\n +->  Gather\n +Workers Planned: 2\n +->  Partial Aggregate\n(?: +->  Subquery.*\n)? +->  WindowAgg\n(?: +Window: .*\n)? +->  Parallel Custom Scan \(GpuSort\)\n +Sort Key: t\.mid, t\.k, t\.id\n +Shared by: t\.mid\n +->  Parallel Seq Scan on t$/,
 	'the partial path of a subquery is handed up');
 $plan = answer($session, "EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) SELECT sum(r) FROM ($window OFFSET 0) q");
-like($plan, qr/Engine: (?:cpu|cuda).*\n(?:.*\n)* +(?:Leader|Worker 0): +Rows: \d+ +Memory: \d+kB\n/, 'EXPLAIN ANALYZE shows what each process has gathered');
+like($plan, qr/Engine: (?:cpu|cuda).*\n(?:.*\n)* +(?:Leader|Worker \d+): +Rows: \d+ +Memory: \d+kB\n/, 'EXPLAIN ANALYZE shows what each process has gathered');
 my $gathered = 0;
 $gathered += $_ foreach $plan =~ /(?:Leader|Worker \d+): +Rows: (\d+)/g;
 is($gathered, 20000, 'these are all rows');
