@@ -13,7 +13,9 @@
  * Three kinds of Sort stay with core: those that key/rowkey.c refuses; those
  * that cost less in core, such as small inputs; and those of which a LIMIT fetches
  * a part that only core can find out (limit.c).  The sorts of grouping sets, which
- * nodeAgg.c executes itself, stay too: they are no plan nodes of their own.
+ * nodeAgg.c executes itself, stay too: they are no plan nodes of their own.  So do
+ * IncrementalSorts, which return their first rows early: where all rows are wanted,
+ * plan/paths.c has offered a sort at GpuSort's price beside them.
  *
  *-------------------------------------------------------------------------
  */
@@ -282,7 +284,6 @@ plan_statement(Query *parse, const char *query_string, int cursor_options,
 		Cost		cost = result->planTree->total_cost;
 		ListCell   *lc;
 
-		gpusort_plan_replace_incremental(result, cursor_options);
 		result->planTree = replace_sorts(&replacement, result->planTree, gpusort_unbounded);
 		foreach(lc, result->subplans)
 			lfirst(lc) = replace_sorts(&replacement, lfirst(lc), gpusort_unbounded);

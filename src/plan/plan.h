@@ -19,12 +19,6 @@
 extern void gpusort_plan_init(void);
 
 /*
- * Replaces the IncrementalSorts of a finished plan by Sorts where a GpuSort is expected
- * to be cheaper, and will replace the Sort.  cursor_options: the planner's.
- */
-extern void gpusort_plan_replace_incremental(PlannedStmt *statement, int cursor_options);
-
-/*
  * Returns a target list of references to the entries of another one.  varno: OUTER_VAR or
  * INDEX_VAR.
  */
