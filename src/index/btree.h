@@ -166,10 +166,6 @@ gpusort_leaf_add(GpusortTreePage *leaf, GpusortLeafBatch *batch, IndexTuple tupl
  * by the same code.  A row is a minimal tuple of the index's columns.  Its data are byte for
  * byte those of the index tuple, and its padding has the TID.  Rows are read in the order of
  * their TIDs, and the sort is stable, so that equal keys come in that order, as in core.
- *
- * Leaves are filled without any of PostgreSQL's state, so that a thread can do it.  A full leaf waits in
- * a batch until the backend ends and writes it.  The pages above the leaves, which
- * the backend fills, use the same functions (leaf.h).
  */
 
 /* ---- build.c ---- */
@@ -200,7 +196,7 @@ typedef struct GpusortIndexBuild
 	GpusortSortSpec spec;		/* the order of the index's rows */
 	GpusortStream *stream;
 	double		expected;		/* rows */
-	struct GpusortIndexWords *words;	/* rows are words (words.h); NULL: they are tagged rows */
+	struct GpusortIndexWords *words;	/* rows are words (see below); NULL: they are tagged rows */
 
 	/* what read.c has */
 	TupleTableSlot *heap_slot;	/* a tuple of the table */
@@ -234,21 +230,10 @@ extern void gpusort_index_end(GpusortIndexBuild *build);
 #define GPUSORT_INDEX_DEAD			0x0100	/* its tuple is dead for new snapshots: unique does not count it */
 #define GPUSORT_INDEX_COMPRESSED	0x0200	/* equal values may have other bytes */
 
-/* ---- row.c ---- */
-
-/*
- * Makes the values of build->row those that the index tuple has, in the current memory context.
- * Returns the flags of the row, and raises core's error if it is too large.
- */
-extern uint16 gpusort_index_settle(GpusortIndexBuild *build);
-
-/* Adds the row of build->row, whose TID and flags are those of row i of the stream's page.  Rows come in the order of their TIDs. */
-extern void gpusort_index_add_row(GpusortIndexBuild *build, int i);
-
 /* ---- read.c ---- */
 
 /*
- * Read the table: rows are put into build->stream, and counted.  Blocks from begin to end - 1
+ * Read the table: rows are put into build->stream, in the order of their TIDs, and counted.  Blocks from begin to end - 1
  * are read in their order; a call goes on behind the one before.  A concurrent build's read is
  * core's.  Raise errors of expressions.
  */
@@ -285,33 +270,6 @@ extern void gpusort_index_check_page(GpusortIndexCheck *check, BlockNumber block
 /* Checks the whole index, all pages of which have been checked. */
 extern void gpusort_index_check_end(GpusortIndexCheck *check);
 
-/* ---- unique.c ---- */
-
-/* The row that was checked last.  All zeros at first, except key, which is one that no word has */
-typedef struct GpusortUnique
-{
-	bool		alive;			/* a row with its key is not dead */
-	uint64		key;			/* of a word: gpusort_word_key() */
-	uint64		place;			/* of a sorted row */
-	MinimalTuple merged;		/* of a merge: a copy of the row; NULL: there is none */
-	int			turn;			/* which of these are its copy and its words */
-	PGAlignedBlock copies[2];
-	uint64		words[2][GPUSORT_MAX_WORDS];
-} GpusortUnique;
-
-/*
- * Raises core's error if a live row with the same key came before this one, which is live itself.
- * Rows come in order: each with its place among the sorted rows, or those of a merge.  same: its words are those of the row before.  NULLs
- * differ, unless the index says otherwise.  In a thread, returns false where core's functions are
- * needed, and has not checked the row then.
- */
-extern bool gpusort_unique_check(GpusortUnique *unique, const GpusortIndexBuild *build, MinimalTuple row, uint64 place,
-								 bool same, bool in_thread);
-extern void gpusort_unique_check_merged(GpusortUnique *unique, const GpusortIndexBuild *build, MinimalTuple row);
-
-/* The same for a row that is a word. */
-extern bool gpusort_unique_check_word(GpusortUnique *unique, const GpusortIndexBuild *build, uint64 word, bool in_thread);
-
 /* ---- fill.c ---- */
 
 typedef struct GpusortFiller
@@ -320,29 +278,29 @@ typedef struct GpusortFiller
 	GpusortTreePage leaf;		/* which is being filled */
 	uint64		rows;			/* in the leaves or in the pending item */
 
-	/* the sorted rows from number next to end - 1; sorted is NULL if they come from a merge */
-	const GpusortSorted *sorted;
-	uint64		next;
-	uint64		end;
-	const GpusortWindow *window;	/* has copies of some of them */
+	const GpusortSorted *sorted;	/* the sorted rows; NULL: they come from a merge */
+	uint64		next;			/* of them */
 
 	/* the item that waits for rows with the same key */
 	bool		deduplicates;
 	int			pending;		/* its rows; 0: there is none */
 	uint16		flags;			/* of its first row: t_infomask */
 	Size		bytes;			/* of that row's data */
-	uint64		key;			/* of a word: gpusort_word_key() */
+	uint64		key;			/* of the last word: gpusort_word_key() */
 	PGAlignedBlock tuple;		/* its first row as an index tuple, with room for a posting list */
 	ItemPointerData tids[BLCKSZ / sizeof(ItemPointerData)];
 
-	GpusortUnique unique;		/* of a unique index */
+	/* of a unique index */
+	bool		alive;			/* a row with the key of the row before is not dead */
+	PGAlignedBlock previous;	/* of a merge: the row before, and its words */
+	uint64		words[GPUSORT_MAX_WORDS];
 } GpusortFiller;
 
 /* Why the filler has stopped */
 typedef enum GpusortFillStop
 {
 	GPUSORT_FILL_FULL,			/* the batch has no free page */
-	GPUSORT_FILL_ROWS,			/* all rows before end, or of the merge, are in leaves */
+	GPUSORT_FILL_ROWS,			/* all rows are in leaves or in the pending item */
 	GPUSORT_FILL_CORE			/* the next row needs one of core's functions */
 } GpusortFillStop;
 
@@ -455,21 +413,6 @@ gpusort_word_value(const GpusortIndexWords *words, uint64 word)
 
 	return words->type->kind == GPUSORT_KIND_INT2 ? Int16GetDatum(gpusort_unkey_int2(key)) :
 		Int32GetDatum(gpusort_unkey_int4(key));
-}
-
-/* Adds a row that is a word: the value, with the TID and the flags of row i of the stream's page. */
-static inline void
-gpusort_word_add(GpusortIndexBuild *build, Datum value, bool isnull, int i)
-{
-	const GpusortPage *page = gpusort_stream_page(build->stream);
-	int			room;
-	uint64	   *word = gpusort_stream_reserve(build->stream, &room);
-
-	if (unlikely(build->check != NULL))
-		gpusort_index_check_note(build, &value, &isnull, page->block, page->numbers[i], page->flags[i]);
-	*word = gpusort_word_make(build->words, value, isnull, page->block, page->numbers[i], page->flags[i]);
-	gpusort_stream_commit(build->stream, 1);
-	build->rows++;
 }
 
 #endif							/* GPUSORT_INDEX_BTREE_H */

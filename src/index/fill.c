@@ -7,6 +7,10 @@
  * as core's deduplication makes it).  Rows have the same values if their bytes are the same; only
  * compressed ones take a look at the values.
  *
+ * A unique index must not have a key twice.  Rows with the same key come one after the other, so each is compared with the one
+ * before.  Equal keys have equal words, and nearly all comparisons end there.  Tuples that are dead for new snapshots do not
+ * count.
+ *
  * All this works in a thread.  It stops at the rare rows that need core: compressed ones,
  * those that are too large, and those of a unique index whose key the row before may have.
  *
@@ -17,9 +21,11 @@
 #include "access/genam.h"
 #include "access/nbtree.h"
 #include "access/tupmacs.h"
+#include "executor/executor.h"
 #include "miscadmin.h"
 #include "utils/rel.h"
 
+#include "base/fault.h"
 #include "index/btree.h"
 
 /* The bytes of a posting list's tuple, at most: a tenth of a page, without its line pointer */
@@ -210,6 +216,101 @@ add_word(GpusortFiller *filler, GpusortLeafBatch *batch, uint64 word)
 	add_tuple(filler, batch);
 }
 
+/* ---- unique indexes ---- */
+
+/* Raises core's error: the index would have two live rows with the slot's key. */
+static void
+raise_duplicate(const GpusortIndexBuild *build, TupleTableSlot *slot)
+{
+	Relation	index = build->index;
+	char	   *key;
+
+	if (GPUSORT_FAULT(INDEX_UNIQUE))
+		return;
+	slot_getallattrs(slot);
+	key = BuildIndexValueDescription(index, slot->tts_values, slot->tts_isnull);
+	ereport(ERROR,
+			(errcode(ERRCODE_UNIQUE_VIOLATION),
+			 errmsg("could not create unique index \"%s\"", RelationGetRelationName(index)),
+			 key ? errdetail("Key %s is duplicated.", key) : errdetail("Duplicate keys exist."),
+			 errtableconstraint(build->heap, RelationGetRelationName(index))));
+}
+
+/* Is a key column of the slot's row NULL? */
+static bool
+has_null(const GpusortIndexBuild *build, TupleTableSlot *slot)
+{
+	for (int i = 1; i <= build->spec.ncolumns; i++)
+	{
+		if (slot_attisnull(slot, i))
+			return true;
+	}
+	return false;
+}
+
+/* Has the row the key of the one before?  Puts that one into build->left. */
+static bool
+has_same_key(const GpusortIndexBuild *build, MinimalTuple previous, MinimalTuple row)
+{
+	ExecStoreMinimalTuple(previous, build->left, false);
+	ExecStoreMinimalTuple(row, build->right, false);
+	if (!build->info->ii_NullsNotDistinct && has_null(build, build->right))
+		return false;
+	return gpusort_stream_compare(build->stream, build->left, build->right) == 0;
+}
+
+/* Checks a row.  previous: the one before, if it may have the same key; else NULL. */
+static inline void
+check_key(GpusortFiller *filler, MinimalTuple previous, MinimalTuple row)
+{
+	bool		alive = (row->t_infomask & GPUSORT_INDEX_DEAD) == 0;
+
+	if (previous == NULL || !has_same_key(filler->build, previous, row))
+		filler->alive = false;
+	if (alive && filler->alive)
+		raise_duplicate(filler->build, filler->build->left);
+	filler->alive |= alive;
+}
+
+/* Checks a row of a merge. */
+static void
+check_merged(GpusortFiller *filler, MinimalTuple row)
+{
+	const GpusortIndexBuild *build = filler->build;
+	uint64		words[GPUSORT_MAX_WORDS];
+	int			n;
+	bool		same;
+
+	ExecStoreMinimalTuple(row, build->right, false);
+	n = gpusort_stream_words(build->stream, build->right, words);
+	same = filler->rows > 0 && memcmp(filler->words, words, n * sizeof(uint64)) == 0;
+	check_key(filler, same ? (MinimalTuple) filler->previous.data : NULL, row);
+	memcpy(filler->previous.data, row, row->t_len);
+	memcpy(filler->words, words, n * sizeof(uint64));
+}
+
+/* Checks a row that is a word.  In a thread, returns false where the key comes again, and has not checked the row then. */
+static inline bool
+check_word(GpusortFiller *filler, uint64 word, bool in_thread)
+{
+	const GpusortIndexBuild *build = filler->build;
+	bool		isnull = gpusort_word_is_null(build->words, word);
+	bool		alive = !gpusort_word_is_dead(word);
+
+	if (gpusort_word_key(word) != filler->key || (isnull && !build->info->ii_NullsNotDistinct))
+		filler->alive = false;
+	if (alive && filler->alive)
+	{
+		if (in_thread)
+			return false;
+		build->row->tts_isnull[0] = isnull;
+		build->row->tts_values[0] = isnull ? (Datum) 0 : gpusort_word_value(build->words, word);
+		raise_duplicate(build, build->row);
+	}
+	filler->alive |= alive;
+	return true;
+}
+
 /* ---- fill ---- */
 
 /* Might a row of the store need core's functions, beside those that find keys that a unique index would have twice? */
@@ -220,19 +321,19 @@ needs_core(const GpusortFiller *filler, MinimalTuple row)
 		row->t_len > SAFE_BYTES;
 }
 
-/* Adds the block's rows, which are words. */
+/* Adds sorted rows, which are words. */
 static inline GpusortFillStop
 fill_words(GpusortFiller *filler, GpusortLeafBatch *batch, bool in_thread, bool unique)
 {
 	const uint64 *words = (const uint64 *) filler->sorted->block;
 
-	for (; filler->next < filler->end; filler->next++)
+	for (; filler->next < filler->sorted->count; filler->next++)
 	{
 		uint64		word = words[filler->next];
 
 		if (batch->nfree == 0)
 			return GPUSORT_FILL_FULL;
-		if (unique && !gpusort_unique_check_word(&filler->unique, filler->build, word, in_thread))
+		if (unique && !check_word(filler, word, in_thread))
 			return GPUSORT_FILL_CORE;
 		add_word(filler, batch, word);
 		filler->rows++;
@@ -240,33 +341,24 @@ fill_words(GpusortFiller *filler, GpusortLeafBatch *batch, bool in_thread, bool 
 	return GPUSORT_FILL_ROWS;
 }
 
-/* Returns sorted row i, from the window or the store. */
-static inline MinimalTuple
-row_at(const GpusortFiller *filler, uint64 i)
-{
-	const GpusortWindow *window = filler->window;
-
-	if (i - window->begin < window->count)
-		return window->rows[i - window->begin];
-	return gpusort_stream_row(filler->build->stream, i);
-}
-
 /* Adds sorted rows. */
 static inline GpusortFillStop
 fill_rows(GpusortFiller *filler, GpusortLeafBatch *batch, bool in_thread, bool unique)
 {
-	for (; filler->next < filler->end; filler->next++)
+	for (; filler->next < filler->sorted->count; filler->next++)
 	{
 		uint64		i = filler->next;
 		MinimalTuple row;
+		bool		same;
 
 		if (batch->nfree == 0)
 			return GPUSORT_FILL_FULL;
-		row = row_at(filler, i);
-		if (in_thread && unlikely(needs_core(filler, row)))
+		row = gpusort_stream_row(filler->build->stream, i);
+		same = unique && filler->sorted->same[i] != 0;
+		if (in_thread && (same || unlikely(needs_core(filler, row))))
 			return GPUSORT_FILL_CORE;
-		if (unique && !gpusort_unique_check(&filler->unique, filler->build, row, i, filler->sorted->same[i] != 0, in_thread))
-			return GPUSORT_FILL_CORE;
+		if (unique)
+			check_key(filler, same ? gpusort_stream_row(filler->build->stream, i - 1) : NULL, row);
 		add_row(filler, batch, row);
 		filler->rows++;
 		if (!in_thread && i % CHECK_ROWS == 0)
@@ -290,13 +382,13 @@ fill_merged(GpusortFiller *filler, GpusortLeafBatch *batch, bool unique)
 		if (build->words != NULL)
 		{
 			if (unique)
-				gpusort_unique_check_word(&filler->unique, build, word, false);
+				(void) check_word(filler, word, false);
 			add_word(filler, batch, word);
 		}
 		else
 		{
 			if (unique)
-				gpusort_unique_check_merged(&filler->unique, build, row);
+				check_merged(filler, row);
 			add_row(filler, batch, row);
 		}
 		if (++filler->rows % CHECK_ROWS == 0)
@@ -328,7 +420,7 @@ gpusort_fill_begin(GpusortIndexBuild *build)
 	filler->leaf.full = BTGetTargetPageFreeSpace(build->index);
 	filler->deduplicates = !build->info->ii_Unique && BTGetDeduplicateItems(build->index) &&
 		_bt_allequalimage(build->index, false);
-	filler->key = filler->unique.key = PG_UINT64_MAX;	/* no word has it */
+	filler->key = PG_UINT64_MAX;	/* no word has it */
 	return filler;
 }
 

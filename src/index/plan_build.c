@@ -10,7 +10,6 @@
 #include "catalog/pg_index.h"
 #include "catalog/pg_type.h"
 #include "executor/executor.h"
-#include "nodes/nodeFuncs.h"
 #include "optimizer/plancat.h"
 #include "storage/bufmgr.h"
 #include "utils/lsyscache.h"
@@ -20,61 +19,21 @@
 #include "base/pages.h"
 #include "index/btree.h"
 
-/* The type of a column of the index before the operator class changes it */
-static Oid
-type_of_column(Relation heap, const IndexInfo *info, int column, ListCell **expression)
-{
-	AttrNumber	attno = info->ii_IndexAttrNumbers[column];
-	Oid			type;
-
-	if (attno > 0)
-		return TupleDescAttr(RelationGetDescr(heap), attno - 1)->atttypid;
-	if (attno < 0)
-		return InvalidOid;
-	type = exprType(lfirst(*expression));
-	*expression = lnext(info->ii_Expressions, *expression);
-	return type;
-}
-
 /*
- * Is a column of the index a name?  It is stored as a cstring, without the zeros behind it, which
- * are all that a name has more.
+ * Returns why core must build an index with such columns, or NULL.  A name is the only type of which a btree stores another one.
+ * If all columns of fixed width are narrow, they take a small part of a page together.
  */
-static bool
-is_name(Relation index, int column)
+static const char *
+refuse_columns(TupleDesc desc)
 {
-	return TupleDescAttr(RelationGetDescr(index), column)->atttypid == CSTRINGOID &&
-		column < IndexRelationGetNumberOfKeyAttributes(index) && index->rd_opcintype[column] == NAMEOID;
-}
-
-/* Do all columns of the index have the types of their values?  Those of some operator classes have others. */
-static bool
-keeps_types(Relation heap, Relation index, const IndexInfo *info)
-{
-	ListCell   *expression = list_head(info->ii_Expressions);
-
-	for (int i = 0; i < info->ii_NumIndexAttrs; i++)
-	{
-		Oid			type = type_of_column(heap, info, i, &expression);
-
-		if (type != TupleDescAttr(RelationGetDescr(index), i)->atttypid && !(type == NAMEOID && is_name(index, i)))
-			return false;
-	}
-	return true;
-}
-
-/* Are all columns of fixed width narrow?  Then they take a small part of a page together. */
-static bool
-is_narrow(Relation index)
-{
-	TupleDesc	desc = RelationGetDescr(index);
-
 	for (int i = 0; i < desc->natts; i++)
 	{
+		if (TupleDescAttr(desc, i)->atttypid == CSTRINGOID)
+			return "a name is stored as another type";
 		if (TupleDescAttr(desc, i)->attlen > NAMEDATALEN)
-			return false;
+			return "a type of fixed width is wide";
 	}
-	return true;
+	return NULL;
 }
 
 /* Describes the order of the index. */
@@ -106,7 +65,7 @@ make_spec(GpusortSortSpec *spec, Relation index, bool unique)
 				.sort_operator = spec->operators[i],
 				.collation = spec->collations[i],
 				.nulls_first = spec->nulls_first[i],
-				.type = is_name(index, i) ? NAMEOID : TupleDescAttr(spec->desc, i)->atttypid,
+				.type = TupleDescAttr(spec->desc, i)->atttypid,
 		};
 	}
 }
@@ -157,10 +116,9 @@ prepare(GpusortIndexBuild *build)
 	double		all_visible;
 	const char *refusal;
 
-	if (!keeps_types(build->heap, build->index, info))
-		return "an operator class stores another type";
-	if (!is_narrow(build->index))
-		return "a type of fixed width is wide";
+	refusal = refuse_columns(RelationGetDescr(build->index));
+	if (refusal != NULL)
+		return refusal;
 	make_spec(&build->spec, build->index, info->ii_Unique);
 	plan_words(build);
 	build->stream = gpusort_stream_init(&build->spec, build->estate, NULL);

@@ -19,6 +19,8 @@
 
 #include "access/genam.h"
 #include "access/heapam.h"
+#include "access/heaptoast.h"
+#include "access/itup.h"
 #include "access/tableam.h"
 #include "access/xact.h"
 #include "catalog/index.h"
@@ -46,6 +48,90 @@ typedef struct CorePage
 	MinimalTuple rows[MaxHeapTuplesPerPage];	/* with TID and flags */
 	TupleTableSlot *slot;		/* of minimal tuples */
 } CorePage;
+
+/* ---- rows ---- */
+
+/* May index_form_tuple() store another value, one that it has fetched or compressed? */
+static inline bool
+is_long(Form_pg_attribute attribute, Datum value)
+{
+	const struct varlena *bytes = (const struct varlena *) DatumGetPointer(value);
+
+	return VARATT_IS_EXTERNAL(bytes) ||
+		(!VARATT_IS_EXTENDED(bytes) && VARSIZE(bytes) > TOAST_INDEX_TARGET &&
+		 (attribute->attstorage == TYPSTORAGE_EXTENDED || attribute->attstorage == TYPSTORAGE_MAIN));
+}
+
+/*
+ * Makes the values of build->row those that the index tuple has, in the current memory context.
+ * Returns the flags of the row, and raises core's error if it is too large.
+ */
+static uint16
+settle(GpusortIndexBuild *build)
+{
+	TupleTableSlot *row = build->row;
+	TupleDesc	desc = row->tts_tupleDescriptor;
+	bool		compressed = false;
+	bool		differs = false;
+	Size		bytes = 0;
+
+	for (int i = 0; i < desc->natts; i++)
+	{
+		Form_pg_attribute attribute = TupleDescAttr(desc, i);
+
+		if (row->tts_isnull[i] || attribute->attlen >= 0)
+			continue;
+		differs |= is_long(attribute, row->tts_values[i]);
+		/* core's comparison does not mind the length of the header either */
+		compressed |= VARATT_IS_COMPRESSED(DatumGetPointer(row->tts_values[i])) ||
+			(attribute->attstorage == TYPSTORAGE_PLAIN && VARATT_CAN_MAKE_SHORT(DatumGetPointer(row->tts_values[i])));
+		bytes += VARSIZE_ANY(DatumGetPointer(row->tts_values[i]));
+	}
+	/* such a row may be too large: columns of fixed width take a small part of a page */
+	if (differs || bytes > INDEX_SIZE_MASK / 4)
+	{
+		IndexTuple	tuple = index_form_tuple(desc, row->tts_values, row->tts_isnull);
+
+		index_deform_tuple(tuple, desc, row->tts_values, row->tts_isnull);
+		return GPUSORT_INDEX_COMPRESSED;
+	}
+	return compressed ? GPUSORT_INDEX_COMPRESSED : 0;
+}
+
+/* Adds a row that is a word: the value, with the TID and the flags of row i of the stream's page. */
+static inline void
+add_word(GpusortIndexBuild *build, Datum value, bool isnull, int i)
+{
+	const GpusortPage *page = gpusort_stream_page(build->stream);
+	int			room;
+	uint64	   *word = gpusort_stream_reserve(build->stream, &room);
+
+	if (unlikely(build->check != NULL))
+		gpusort_index_check_note(build, &value, &isnull, page->block, page->numbers[i], page->flags[i]);
+	*word = gpusort_word_make(build->words, value, isnull, page->block, page->numbers[i], page->flags[i]);
+	gpusort_stream_commit(build->stream, 1);
+	build->rows++;
+}
+
+/* Adds the row of build->row, whose TID and flags are those of row i of the stream's page. */
+static void
+add_row(GpusortIndexBuild *build, int i)
+{
+	GpusortPage *page = gpusort_stream_page(build->stream);
+	TupleTableSlot *row = build->row;
+
+	if (build->words != NULL)
+	{
+		add_word(build, row->tts_values[0], row->tts_isnull[0], i);
+		return;
+	}
+	if (unlikely(build->check != NULL))
+		gpusort_index_check_note(build, row->tts_values, row->tts_isnull, page->block, page->numbers[i], page->flags[i]);
+	page->slot = row;
+	gpusort_stream_put_page(build->stream, i, i + 1);
+	page->slot = NULL;
+	build->rows++;
+}
 
 /* ---- pages that are read here ---- */
 
@@ -217,9 +303,9 @@ add_tuple(GpusortIndexBuild *build, GpusortPage *page, int i)
 	MemoryContextReset(cxt);
 	if (make_row(build, page, i))
 	{
-		page->flags[i] |= gpusort_index_settle(build);
+		page->flags[i] |= settle(build);
 		MemoryContextSwitchTo(old);
-		gpusort_index_add_row(build, i);
+		add_row(build, i);
 	}
 	MemoryContextSwitchTo(old);
 }
@@ -247,7 +333,7 @@ add_words(GpusortIndexBuild *build, const GpusortPage *page, int i)
 		bool		isnull;
 		Datum		value = column_of(build, page, i, 0, &isnull);
 
-		gpusort_word_add(build, value, isnull, i);
+		add_word(build, value, isnull, i);
 	}
 	return i - begin;
 }
@@ -328,7 +414,7 @@ end_page(CorePage *page)
 		to->block = ItemPointerGetBlockNumber(tid);
 		to->numbers[0] = ItemPointerGetOffsetNumber(tid);
 		to->flags[0] = page->rows[i]->t_infomask & (GPUSORT_INDEX_DEAD | GPUSORT_INDEX_COMPRESSED);
-		gpusort_index_add_row(build, 0);
+		add_row(build, 0);
 	}
 	ExecClearTuple(page->slot);
 	MemoryContextReset(page->cxt);
@@ -351,7 +437,7 @@ take_row(Relation index, ItemPointer tid, Datum *values, bool *isnull, bool aliv
 	memcpy(row->tts_values, values, row->tts_tupleDescriptor->natts * sizeof(Datum));
 	memcpy(row->tts_isnull, isnull, row->tts_tupleDescriptor->natts * sizeof(bool));
 	old = MemoryContextSwitchTo(page->cxt);
-	flags = gpusort_index_settle(page->build) | (alive ? 0 : GPUSORT_INDEX_DEAD);
+	flags = settle(page->build) | (alive ? 0 : GPUSORT_INDEX_DEAD);
 	tuple = ExecCopySlotMinimalTuple(row);
 	MemoryContextSwitchTo(old);
 	*gpusort_row_tid(tuple) = *tid;

@@ -4,7 +4,7 @@
  *		Writes a btree level by level, byte for byte as core would.
  *
  * The algorithm is that of core's nbtsort.c.  Items go to the rightmost page of a level until it is
- * full (leaf.h).  Then its last item becomes the first one of the next page, and what a search
+ * full (btree.h).  Then its last item becomes the first one of the next page, and what a search
  * needs of it the high key of the full one, which the level above gets, too.  A page is full by
  * core's conditions, and core's functions truncate keys and raise errors.
  *

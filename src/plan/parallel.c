@@ -35,19 +35,6 @@ gpusort_plan_feed_pays(double rows)
 	return gpusort_force || (rows >= LEAST_FEED_ROWS && gpusort_arena_available());
 }
 
-/* Do a Gather Merge and the Sort below it have the same order? */
-static bool
-same_order(const GatherMerge *merge, const Sort *sort)
-{
-	int			n = merge->numCols;
-
-	return n == sort->numCols &&
-		memcmp(merge->sortColIdx, sort->sortColIdx, n * sizeof(AttrNumber)) == 0 &&
-		memcmp(merge->sortOperators, sort->sortOperators, n * sizeof(Oid)) == 0 &&
-		memcmp(merge->collations, sort->collations, n * sizeof(Oid)) == 0 &&
-		memcmp(merge->nullsFirst, sort->nullsFirst, n * sizeof(bool)) == 0;
-}
-
 /* Makes the Gather that takes the place of a Gather Merge. */
 static Gather *
 make_gather(const GatherMerge *merge)
@@ -79,7 +66,8 @@ find_parallel_sort(const Plan *plan, Sort **sort)
 		const GatherMerge *merge = (const GatherMerge *) plan;
 		const Sort *below = (const Sort *) outerPlan(plan);
 
-		if (merge->num_workers == 0 || !same_order(merge, below) || below->plan.initPlan != NIL)
+		/* it may merge by the first columns of the Sort only */
+		if (merge->num_workers == 0 || below->plan.initPlan != NIL)
 			return NULL;
 		gather = make_gather(merge);
 		*sort = palloc(sizeof(Sort));

@@ -12,8 +12,10 @@
  *
  * Three kinds of Sort stay with core: those that key/rowkey.c refuses; those
  * that cost less in core, such as small inputs; and those of which a LIMIT fetches
- * a part that only core can find out (limit.c).  The sorts of grouping sets, which
- * nodeAgg.c executes itself, stay too: they are no plan nodes of their own.
+ * a part that only core can find out (bounds.c).  The sorts of grouping sets, which
+ * nodeAgg.c executes itself, stay too: they are no plan nodes of their own.  So do
+ * IncrementalSorts, which return their first rows early: where all rows are wanted,
+ * plan/paths.c has offered a sort at GpuSort's price beside them.
  *
  *-------------------------------------------------------------------------
  */
@@ -123,7 +125,7 @@ sort_groups(Replacement *in, Agg *agg, const Agg *sorted)
 	Cost		cost;
 
 	if (sorted == NULL ||
-		refuse_sort(in->stmt, (Sort *) outerPlan(sorted), gpusort_bound_aggregate(sorted, outerPlan(sorted)), &cost) != NULL ||
+		refuse_sort(in->stmt, (Sort *) outerPlan(sorted), gpusort_bound_below(&sorted->plan, gpusort_unbounded), &cost) != NULL ||
 		(!gpusort_force && cost >= gpusort_plan_hash_cost(in->stmt, agg)))
 		return;
 	*agg = *sorted;
@@ -141,7 +143,6 @@ sort_groups(Replacement *in, Agg *agg, const Agg *sorted)
 static Plan *
 replace_sorts(Replacement *in, Plan *plan, GpusortBound bound)
 {
-	GpusortBound child_bound = gpusort_unbounded;
 	int			processes = in->processes;
 	ListCell   *lc;
 
@@ -179,7 +180,7 @@ replace_sorts(Replacement *in, Plan *plan, GpusortBound bound)
 
 		if (own != NULL)
 		{
-			own->lefttree = replace_sorts(in, own->lefttree, gpusort_bound_own((CustomScan *) own));
+			own->lefttree = replace_sorts(in, own->lefttree, gpusort_bound_below(own, gpusort_unbounded));
 			own->startup_cost = Max(own->startup_cost, own->lefttree->startup_cost);
 			own->total_cost = Max(own->total_cost, own->lefttree->total_cost);
 			in->saved += Max(plan->total_cost - own->total_cost, 0);
@@ -189,39 +190,14 @@ replace_sorts(Replacement *in, Plan *plan, GpusortBound bound)
 	}
 	foreach(lc, gpusort_plan_appended(plan))
 		lfirst(lc) = replace_sorts(in, lfirst(lc), bound);
-	switch (nodeTag(plan))
-	{
-		case T_Limit:
-			child_bound = gpusort_bound_child((Limit *) plan);
-			break;
-		case T_Unique:
-			child_bound = gpusort_bound_unique((Unique *) plan);
-			break;
-		case T_Agg:
-			child_bound = gpusort_bound_aggregate((Agg *) plan, plan->lefttree);
-			break;
-		case T_WindowAgg:
-			child_bound = gpusort_bound_window((WindowAgg *) plan);
-			break;
-		case T_Result:
-			child_bound = gpusort_bound_projected((Result *) plan, bound);
-			break;
-		case T_Gather:
-			in->processes = ((Gather *) plan)->num_workers + 1;
-			child_bound = gpusort_bound_gathered(bound);
-			break;
-		case T_GatherMerge:
-			in->processes = ((GatherMerge *) plan)->num_workers + 1;
-			child_bound = gpusort_bound_gathered(bound);
-			break;
-		case T_SubqueryScan:
-			((SubqueryScan *) plan)->subplan =
-				replace_sorts(in, ((SubqueryScan *) plan)->subplan, plan->qual == NIL ? bound : gpusort_unbounded);
-			break;
-		default:
-			break;
-	}
-	plan->lefttree = replace_sorts(in, plan->lefttree, child_bound);
+	if (IsA(plan, Gather))
+		in->processes = ((Gather *) plan)->num_workers + 1;
+	else if (IsA(plan, GatherMerge))
+		in->processes = ((GatherMerge *) plan)->num_workers + 1;
+	else if (IsA(plan, SubqueryScan))
+		((SubqueryScan *) plan)->subplan =
+			replace_sorts(in, ((SubqueryScan *) plan)->subplan, plan->qual == NIL ? bound : gpusort_unbounded);
+	plan->lefttree = replace_sorts(in, plan->lefttree, gpusort_bound_below(plan, bound));
 	plan->righttree = replace_sorts(in, plan->righttree, gpusort_unbounded);
 	in->processes = processes;
 
@@ -282,7 +258,6 @@ plan_statement(Query *parse, const char *query_string, int cursor_options,
 		Cost		cost = result->planTree->total_cost;
 		ListCell   *lc;
 
-		gpusort_plan_replace_incremental(result, cursor_options);
 		result->planTree = replace_sorts(&replacement, result->planTree, gpusort_unbounded);
 		foreach(lc, result->subplans)
 			lfirst(lc) = replace_sorts(&replacement, lfirst(lc), gpusort_unbounded);

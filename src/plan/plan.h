@@ -19,12 +19,6 @@
 extern void gpusort_plan_init(void);
 
 /*
- * Replaces the IncrementalSorts of a finished plan by Sorts where a GpuSort is expected
- * to be cheaper, and will replace the Sort.  cursor_options: the planner's.
- */
-extern void gpusort_plan_replace_incremental(PlannedStmt *statement, int cursor_options);
-
-/*
  * Returns a target list of references to the entries of another one.  varno: OUTER_VAR or
  * INDEX_VAR.
  */
@@ -251,7 +245,7 @@ extern Cost gpusort_plan_presort_saving(PlannerInfo *root, RelOptInfo *rel);
  */
 extern Plan *gpusort_plan_start(PlannedStmt *stmt, MergeAppend *merge, bool bounded);
 
-/* ---- limit.c ---- */
+/* ---- bounds.c ---- */
 
 /* The rows of a plan node that its parent uses.  All zeros but rows = -1: all. */
 typedef struct GpusortBound
@@ -281,27 +275,12 @@ extern GpusortBound gpusort_bound_clause(Node *count, Node *offset, LimitOption 
 extern Path *gpusort_plan_price_sort(PlannerInfo *root, RelOptInfo *rel, Path *child, List *pathkeys, const GpusortKeyPlan *key,
 									 GpusortBound bound, double kept);
 
-/* The bound of a Limit node, for its child. */
-extern GpusortBound gpusort_bound_child(Limit *limit);
-
-/* The bound for the child of a Gather, which is executed in other processes, too. */
-extern GpusortBound gpusort_bound_gathered(GpusortBound bound);
-
-/* ---- groups.c ---- */
-
 /*
- * The bounds of a Unique, of a GroupAggregate, and of a WindowAgg, for their children: one row of each group, the same if it
- * has no aggregates, and a run condition.
+ * The bound of a plan node's left child, given the node's own: of a Limit, of a Gather, whose child is executed in other
+ * processes, too; of a Unique and of a GroupAggregate without aggregates, one row of each group; of a WindowAgg with a run
+ * condition; of a GpuSort Aggregate that needs only distinct rows, one of those that are equal.  A Result passes its own.
  */
-extern GpusortBound gpusort_bound_unique(const Unique *unique);
-extern GpusortBound gpusort_bound_aggregate(const Agg *agg, const Plan *child);
-extern GpusortBound gpusort_bound_window(const WindowAgg *window);
-
-/* The bound of a Result, for its child, from its parent's.  With groups there is none if the Result has a qual. */
-extern GpusortBound gpusort_bound_projected(const Result *result, GpusortBound bound);
-
-/* The bound of a GpuSort Aggregate, for its child: if it needs only distinct rows, one of those that are equal. */
-extern GpusortBound gpusort_bound_own(const CustomScan *own);
+extern GpusortBound gpusort_bound_below(const Plan *plan, GpusortBound bound);
 
 /*
  * The rows that the groups of a bound keep of a Sort's child, by the statistics of its columns; 0: the bound has no

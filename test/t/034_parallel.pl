@@ -126,7 +126,7 @@ sub is_core_order
 $node->safe_psql('postgres', 'CREATE DATABASE random');
 $node->safe_psql('random', random_schema('(GpuSort Feed)'));
 my $log = -s $node->logfile;
-random_queries($node, 'random', 'fed by workers', least => 0.4, table => { rows => [ 10, 3000, (12000) x 6 ], strings => 0 }, with => { 'gpusort.min_rows' => [100] },
+random_queries($node, 'random', 'fed by workers', least => 0.3, table => { rows => [ 10, 3000, (12000) x 6 ], strings => 0 }, with => { 'gpusort.min_rows' => [100] },
 	forms => [ ('plain') x 6, ('value') x 4, 'limit', 'ties', 'distinct', 'distinct on', 'window', 'first', 'append', 'groups', 'sorted groups', 'aggregates' ], ways => [ ('plain') x 8, 'lateral', 'join', 'cte', 'prepared', 'nested' ],
 	settings => { max_parallel_workers_per_gather => [ 1, 2, 2, 3, 4, 4, 8 ], parallel_leader_participation => [ 'on', 'off', 'off' ], map { $_ => [ $_ eq 'enable_hashagg' ? 'off' : 'on' ] } 'enable_hashagg', 'enable_seqscan' }, rules => { where => [ ('true') x 3, ('slowly(t.id)') x 2, 't.id % 3 > 0', 'false' ] });
 like(slurp_file($node->logfile, $log), qr{temporary file: path "[^"]*\.fileset/gpusort\.}, 'some workers spilled');

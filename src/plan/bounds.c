@@ -1,7 +1,14 @@
 /*-------------------------------------------------------------------------
  *
- * groups.c
- *		How many rows of each group the parent of a sort uses.
+ * bounds.c
+ *		How many rows of a plan node its parent uses.
+ *
+ * Core tells a Sort the bound of a LIMIT when the query runs: nodeLimit.c computes LIMIT and
+ * OFFSET and calls ExecSetTupleBound(), which does not reach a custom scan.  So a
+ * GpuSort gets copies of the two expressions, and computes them when it begins to
+ * sort.  By then nodeLimit.c has computed them, so they raise no error.  An
+ * expression whose second evaluation could have another result, or cost much, is
+ * not copied: one with a volatile function or a subplan.
  *
  * A Unique, and a GroupAggregate without aggregates, use the first row of each group.  A WindowAgg
  * whose run condition is that row_number(), rank() or dense_rank() is at most N, ends each partition
@@ -28,6 +35,96 @@
 
 #include "aggregate/aggregate.h"
 #include "plan/plan.h"
+
+const GpusortBound gpusort_unbounded = {.rows = -1};
+
+/* ---- LIMIT ---- */
+
+/* Is there an expression other than a constant? */
+static bool
+varies(Node *node)
+{
+	return node != NULL && !IsA(node, Const);
+}
+
+/* The value of an expression of type int8; 0 if it is missing, NULL or not a constant. */
+static double
+constant_value(Node *node)
+{
+	if (node == NULL || varies(node) || ((Const *) node)->constisnull)
+		return 0;
+	return (double) Max(DatumGetInt64(((Const *) node)->constvalue), 0);
+}
+
+GpusortBound
+gpusort_bound_clause(Node *count, Node *offset, LimitOption option, double rows)
+{
+	GpusortBound bound = {.rows = rows, .ties = option == LIMIT_OPTION_WITH_TIES};
+
+	if (count == NULL || (!varies(count) && ((Const *) count)->constisnull))
+		return gpusort_unbounded;
+	bound.constant = !varies(count) && !varies(offset);
+	if (!varies(count))
+		bound.rows = constant_value(count);
+	bound.rows += constant_value(offset);
+	/* no sort has 10^15 rows or more */
+	return bound.rows < 1e15 ? bound : gpusort_unbounded;
+}
+
+/* Is the child a Sort by no other columns than those by which the Limit WITH TIES compares rows? */
+static bool
+sorts_by_ties(const Limit *limit, const Plan *child)
+{
+	const Sort *sort = (const Sort *) child;
+
+	if (!IsA(child, Sort))
+		return false;
+	for (int i = 0; i < sort->numCols; i++)
+	{
+		int			j = 0;
+
+		while (j < limit->uniqNumCols && limit->uniqColIdx[j] != sort->sortColIdx[i])
+			j++;
+		if (j == limit->uniqNumCols)
+			return false;
+	}
+	return true;
+}
+
+/* The bound of a Limit node, for its child. */
+static GpusortBound
+bound_of_limit(const Limit *limit)
+{
+	GpusortBound bound = gpusort_bound_clause(limit->limitCount, limit->limitOffset,
+											  limit->limitOption, limit->plan.plan_rows);
+
+	bool		copied = !gpusort_calls_volatile(limit->limitCount) && !gpusort_calls_volatile(limit->limitOffset);
+
+	/* core does not bound a sort WITH TIES */
+	if (bound.rows < 0 || (bound.ties && !(copied && sorts_by_ties(limit, outerPlan(limit)))))
+		return gpusort_unbounded;
+	if (copied)
+	{
+		bound.count = limit->limitCount;
+		bound.offset = limit->limitOffset;
+	}
+	return bound;
+}
+
+/* The bound for the child of a Gather, which is executed in other processes, too. */
+static GpusortBound
+bound_of_gathered(GpusortBound bound)
+{
+	if (!gpusort_plan_needs_leader(bound.count, NULL) && !gpusort_plan_needs_leader(bound.offset, NULL))
+		return bound;
+	/* core knows the number of a LIMIT, but no other */
+	if (bound.unknown_to_core)
+		return gpusort_unbounded;
+	bound.count = bound.offset = NULL;
+	return bound;
+}
+
+/* ---- the first rows of each group ---- */
 
 /* Columns of a plan node.  A sort may have one twice, under two collations or, as citext and text, by two operators. */
 typedef struct Columns
@@ -133,22 +230,18 @@ bound_to_one(const Plan *child, Columns wanted)
 	return bound;
 }
 
-GpusortBound
-gpusort_bound_unique(const Unique *unique)
-{
-	return bound_to_one(outerPlan(unique), (Columns) {unique->numCols, unique->uniqColIdx, unique->uniqOperators, unique->uniqCollations});
-}
-
-GpusortBound
-gpusort_bound_aggregate(const Agg *agg, const Plan *child)
+/* The same for a GroupAggregate without aggregates */
+static GpusortBound
+bound_of_agg(const Agg *agg)
 {
 	if (agg->groupingSets != NIL || agg->chain != NIL || agg->aggsplit != AGGSPLIT_SIMPLE || gpusort_aggregate_list(agg) != NIL)
 		return gpusort_unbounded;
-	return bound_to_one(child, (Columns) {agg->numCols, agg->grpColIdx, agg->grpOperators, agg->grpCollations});
+	return bound_to_one(outerPlan(agg), (Columns) {agg->numCols, agg->grpColIdx, agg->grpOperators, agg->grpCollations});
 }
 
-GpusortBound
-gpusort_bound_own(const CustomScan *own)
+/* The bound of a GpuSort Aggregate, for its child: if it needs only distinct rows, one of those that are equal. */
+static GpusortBound
+bound_of_own(const CustomScan *own)
 {
 	List	   *distinct = lsecond(own->custom_private);
 
@@ -293,7 +386,7 @@ find_peers(const WindowAgg *window, const Columns *sorted, GpusortGroups *groups
 
 /* The bound of one run condition, if it makes one, else gpusort_unbounded. */
 static GpusortBound
-bound_of(const WindowAgg *window, const OpExpr *run, const OpExpr *shown)
+bound_of_condition(const WindowAgg *window, const OpExpr *run, const OpExpr *shown)
 {
 	GpusortBound bound = {.rows = -1, .unknown_to_core = true};
 	GpusortGroups *groups = &bound.groups;
@@ -325,8 +418,9 @@ bound_of(const WindowAgg *window, const OpExpr *run, const OpExpr *shown)
 	return bound;
 }
 
-GpusortBound
-gpusort_bound_window(const WindowAgg *window)
+/* The bound of a WindowAgg with run conditions, for its child */
+static GpusortBound
+bound_of_window(const WindowAgg *window)
 {
 	ListCell   *run;
 	ListCell   *shown;
@@ -335,7 +429,7 @@ gpusort_bound_window(const WindowAgg *window)
 		return gpusort_unbounded;
 	forboth(run, window->runCondition, shown, window->runConditionOrig)
 	{
-		GpusortBound bound = bound_of(window, lfirst(run), lfirst(shown));
+		GpusortBound bound = bound_of_condition(window, lfirst(run), lfirst(shown));
 
 		if (bound.count != NULL)
 			return bound;
@@ -343,10 +437,36 @@ gpusort_bound_window(const WindowAgg *window)
 	return gpusort_unbounded;
 }
 
+/* ---- all nodes ---- */
+
 GpusortBound
-gpusort_bound_projected(const Result *result, GpusortBound bound)
+gpusort_bound_below(const Plan *plan, GpusortBound bound)
 {
-	return bound.groups.count != GPUSORT_GROUP_ALL && result->plan.qual != NIL ? gpusort_unbounded : bound;
+	const Unique *unique = (const Unique *) plan;
+
+	switch (nodeTag(plan))
+	{
+		case T_Limit:
+			return bound_of_limit((const Limit *) plan);
+		case T_Unique:
+			return bound_to_one(outerPlan(plan), (Columns) {unique->numCols, unique->uniqColIdx, unique->uniqOperators,
+															unique->uniqCollations});
+		case T_Agg:
+			return bound_of_agg((const Agg *) plan);
+		case T_WindowAgg:
+			return bound_of_window((const WindowAgg *) plan);
+		case T_Result:
+			return bound.groups.count != GPUSORT_GROUP_ALL && plan->qual != NIL ? gpusort_unbounded : bound;
+		case T_Gather:
+		case T_GatherMerge:
+			return bound_of_gathered(bound);
+		case T_CustomScan:
+			if (((const CustomScan *) plan)->methods == &gpusort_aggregate_methods)
+				return bound_of_own((const CustomScan *) plan);
+			return gpusort_unbounded;
+		default:
+			return gpusort_unbounded;
+	}
 }
 
 double
