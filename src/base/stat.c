@@ -308,11 +308,17 @@ context_is_reset(void *arg)
 	activity->callback.func = NULL;
 }
 
-void
-gpusort_activity_begin(GpusortActivity *activity, MemoryContext cxt, double estimated_rows)
+GpusortActivitySort
+gpusort_activity_new_sort(double estimated_rows)
 {
 	static uint32 sorts_begun = 0;
 
+	return (GpusortActivitySort) {MyProcPid, ++sorts_begun, Min(estimated_rows, MOST_ROWS)};
+}
+
+void
+gpusort_activity_begin(GpusortActivity *activity, MemoryContext cxt, double estimated_rows)
+{
 	gpusort_activity_end(activity);
 	if (activity->callback.func == NULL)
 	{
@@ -320,9 +326,7 @@ gpusort_activity_begin(GpusortActivity *activity, MemoryContext cxt, double esti
 		activity->callback.arg = activity;
 		MemoryContextRegisterResetCallback(cxt, &activity->callback);
 	}
-	activity->sort.leader = MyProcPid;
-	activity->sort.number = ++sorts_begun;
-	activity->sort.estimated_rows = Min(estimated_rows, MOST_ROWS);
+	activity->sort = gpusort_activity_new_sort(estimated_rows);
 	activity->begun_at = GetCurrentTimestamp();
 }
 

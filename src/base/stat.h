@@ -75,6 +75,9 @@ typedef struct GpusortActivity
 	MemoryContextCallback callback; /* its func is NULL unless it is registered */
 } GpusortActivity;
 
+/* Describes a new sort, which this process leads. */
+extern GpusortActivitySort gpusort_activity_new_sort(double estimated_rows);
+
 /*
  * Begins a sort, after ending the one before if there is one.  The activity, all zeros at first, must live as long
  * as cxt, whose reset ends it.  A process that takes part in a sort of its leader's then copies the leader's "sort".

@@ -61,7 +61,7 @@ make_input(GpusortNode *node)
 		.name = "GpuSort",
 		.node = &node->css.ss.ps,
 		.verified = gpusort_verify,
-		.expected = outerPlanState(node)->plan->plan_rows,
+		.expected = outerPlanState(node)->plan->plan_rows * (node->spec.share_columns > 0 ? node->spec.processes : 1),
 		.limit = gpusort_node_limit(&node->spec, node->css.ss.ps.ps_ExprContext),
 		.memory = gpusort_guc_memory_limit(node->spec.processes),
 	};

@@ -102,6 +102,7 @@ gpusort_parts_open(GpusortParts *parts, const GpusortStreamInput *input, MemoryC
 	parts->memory = input->memory;
 	parts->verified = input->verified;
 	parts->limit = input->limit;
+	parts->sort = gpusort_activity_new_sort(input->expected);
 	lend(parts, cxt);
 }
 

@@ -234,6 +234,7 @@ begin_all(GpusortShares *shares, GpusortStream *stream, GpusortStreamInput *inpu
 	gpusort_parts_input(parts, input);
 	if (!gpusort_stream_begin(stream, input))
 		elog(ERROR, "gpusort cannot sort rows that processes have gathered: %s", stream->core_reason);
+	stream->activity.sort = parts->sort;
 	stream->travels = false;
 	stream->check.shared = true;
 	stream->shared = &parts->all;

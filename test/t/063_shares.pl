@@ -88,7 +88,8 @@ foreach my $i (1 .. $cases)
 	}
 	$query =~ s/WHERE k % 3 <> 0 WHERE/WHERE k % 3 <> 0 AND/;
 	my $settings = join('; ', 'SET parallel_leader_participation = ' . (rand() < 0.3 ? 'off' : 'on'), rand() < 0.3 ? "SET gpusort.memory_limit = '64kB'" : 'SET work_mem = \'64MB\'',
-		'SET gpusort.verify = ' . (rand() < 0.5 ? 'on' : 'off'));
+		'SET gpusort.verify = ' . (rand() < 0.5 ? 'on' : 'off'),
+		'SET max_parallel_workers = ' . (rand() < 0.15 ? 0 : 16));
 	my $workers = int(rand 5);
 	same_answer("case $i", $workers, $settings, $query) or diag("SEED=$seed\n$shared$workers; $settings\n$query");
 	$plans{ answer($session, "EXPLAIN $query") =~ /Shared by/ ? 'shared' : 'other' }++;

@@ -363,6 +363,8 @@ sub make_case
 	my %set = (work_mem => [ '64kB', '64kB', '256kB', '4MB', '64MB' ], max_parallel_workers_per_gather => [ 0, 0, 1, 2 ], parallel_leader_participation => [ 'on', 'on', 'off' ], plan_cache_mode => [ 'force_generic_plan', 'force_generic_plan', 'force_custom_plan' ],
 		enable_hashagg => [ 'on', 'off', 'off' ], 'test.ticks' => [0], (map { $_ => [ 'on', 'on', 'off' ] } 'enable_material', 'enable_seqscan', 'enable_incremental_sort', 'enable_hashjoin', 'enable_partitionwise_aggregate'),
 		(map { $_ => [0] } 'parallel_setup_cost', 'parallel_tuple_cost', 'min_parallel_table_scan_size'), %{ $want{settings} // {} }, map { $_ => [ $case{settings}{$_} ] } keys %{ $case{settings} });
+	# which of several equal values a group shows depends on the process that has read it
+	$set{max_parallel_workers_per_gather} = [0] if $case{sql} =~ /\bk\d+::text COLLATE/;
 	my %with = ('gpusort.memory_limit' => [ '64kB', '64kB', '200kB', '1MB', '4MB', '1GB' ], 'gpusort.force' => ['on'], %{ $want{with} // {} });
 	$case{both} = [ map { $_ => pick(@{ $set{$_} }) } sort keys %set ];
 	$case{with} = [ map { $_ => pick(@{ $with{$_} }) } sort keys %with ];
