@@ -242,7 +242,7 @@
 #define gpusort_wait_event(id, name)	((id) = PG_WAIT_EXTENSION)
 #endif
 
-/* 17: smgr_bulk_write() writes the pages of a new relation.  Before: index/bulk.c */
+/* 17: smgr_bulk_write() writes the pages of a new relation.  Before: index/bulk.h */
 #if PG_VERSION_NUM >= 170000
 #define GPUSORT_HAS_BULK_WRITE
 #endif

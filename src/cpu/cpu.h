@@ -160,10 +160,12 @@ extern void gpusort_share(size_t n, size_t part, GpusortShareWork work, void *ar
 						  const GpusortCpuOptions *options);
 
 /*
- * The calling thread does own(arg), which may use PostgreSQL but raises no error, and another thread other(arg), to which the
- * rules of work() apply.  If no thread can be made, the calling thread does both.
+ * The same with two more tasks, which are done first: the calling thread does own(arg), which may
+ * use PostgreSQL but raises no error, and another thread does other(arg), to which the rules of
+ * work() apply.  If no thread can be made, the calling thread does all.
  */
-extern void gpusort_beside(void (*own) (void *), void (*other) (void *), void *arg);
+extern void gpusort_share_beside(void (*own) (void *), void (*other) (void *), size_t n, size_t part,
+								 GpusortShareWork work, void *arg, const GpusortCpuOptions *options);
 
 /* ---- collate.cc ---- */
 

@@ -278,8 +278,11 @@ typedef struct GpusortFiller
 	GpusortTreePage leaf;		/* which is being filled */
 	uint64		rows;			/* in the leaves or in the pending item */
 
-	const GpusortSorted *sorted;	/* the sorted rows; NULL: they come from a merge */
-	uint64		next;			/* of them */
+	/* the sorted rows from number next to end - 1; sorted is NULL if they come from a merge */
+	const GpusortSorted *sorted;
+	uint64		next;
+	uint64		end;
+	const GpusortWindow *window;	/* has copies of some of them */
 
 	/* the item that waits for rows with the same key */
 	bool		deduplicates;
@@ -300,7 +303,7 @@ typedef struct GpusortFiller
 typedef enum GpusortFillStop
 {
 	GPUSORT_FILL_FULL,			/* the batch has no free page */
-	GPUSORT_FILL_ROWS,			/* all rows are in leaves or in the pending item */
+	GPUSORT_FILL_ROWS,			/* all rows before end, or of the merge, are in leaves */
 	GPUSORT_FILL_CORE			/* the next row needs one of core's functions */
 } GpusortFillStop;
 

@@ -321,13 +321,13 @@ needs_core(const GpusortFiller *filler, MinimalTuple row)
 		row->t_len > SAFE_BYTES;
 }
 
-/* Adds sorted rows, which are words. */
+/* Adds the block's rows, which are words. */
 static inline GpusortFillStop
 fill_words(GpusortFiller *filler, GpusortLeafBatch *batch, bool in_thread, bool unique)
 {
 	const uint64 *words = (const uint64 *) filler->sorted->block;
 
-	for (; filler->next < filler->sorted->count; filler->next++)
+	for (; filler->next < filler->end; filler->next++)
 	{
 		uint64		word = words[filler->next];
 
@@ -341,11 +341,22 @@ fill_words(GpusortFiller *filler, GpusortLeafBatch *batch, bool in_thread, bool 
 	return GPUSORT_FILL_ROWS;
 }
 
+/* Returns sorted row i, from the window or the store. */
+static inline MinimalTuple
+row_at(const GpusortFiller *filler, uint64 i)
+{
+	const GpusortWindow *window = filler->window;
+
+	if (i - window->begin < window->count)
+		return window->rows[i - window->begin];
+	return gpusort_stream_row(filler->build->stream, i);
+}
+
 /* Adds sorted rows. */
 static inline GpusortFillStop
 fill_rows(GpusortFiller *filler, GpusortLeafBatch *batch, bool in_thread, bool unique)
 {
-	for (; filler->next < filler->sorted->count; filler->next++)
+	for (; filler->next < filler->end; filler->next++)
 	{
 		uint64		i = filler->next;
 		MinimalTuple row;
@@ -353,7 +364,7 @@ fill_rows(GpusortFiller *filler, GpusortLeafBatch *batch, bool in_thread, bool u
 
 		if (batch->nfree == 0)
 			return GPUSORT_FILL_FULL;
-		row = gpusort_stream_row(filler->build->stream, i);
+		row = row_at(filler, i);
 		same = unique && filler->sorted->same[i] != 0;
 		if (in_thread && (same || unlikely(needs_core(filler, row))))
 			return GPUSORT_FILL_CORE;

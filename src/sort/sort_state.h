@@ -83,19 +83,6 @@ typedef struct GpusortRoom
 	Size		rest;			/* bytes that the memory limit leaves for the store, keys aside */
 } GpusortRoom;
 
-/* Rows that threads have copied, in the order of the result: begin to begin + count - 1 of the sorted rows (window.c) */
-typedef struct GpusortWindow
-{
-	GpusortStream *stream;
-	uint64		begin;
-	uint64		count;
-	uint64		max_count;		/* rows of a window, at most: a multiple of PART_ROWS */
-	Size		row_bytes;		/* mean bytes of a row in the store */
-	Size		part_bytes;		/* memory for the copies of a part's rows; MAXALIGNed */
-	char	   *copies;			/* memory for the copies of all parts; NULL: not allocated yet */
-	void	  **rows;			/* each row of the window: its copy, or the row in the store */
-} GpusortWindow;
-
 /*
  * The window of a result that the backend reads.  A forward read of row begin + count of the
  * window fills the next one: with rows that a device has put in order, or else with copies.

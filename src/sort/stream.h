@@ -225,6 +225,38 @@ extern int	gpusort_stream_words(const GpusortStream *stream, TupleTableSlot *slo
 /* Compares two rows in slots by all columns of the order, as core does. */
 extern int	gpusort_stream_compare(const GpusortStream *stream, TupleTableSlot *a, TupleTableSlot *b);
 
+/* Rows that threads have copied, in the order of the result: begin to begin + count - 1 of the sorted rows (window.c) */
+typedef struct GpusortWindow
+{
+	GpusortStream *stream;
+	uint64		begin;
+	uint64		count;
+	uint64		max_count;		/* rows of a window, at most: a multiple of GPUSORT_WINDOW_PART */
+	Size		row_bytes;		/* mean bytes of a row in the store */
+	Size		part_bytes;		/* memory for the copies of a part's rows; MAXALIGNed */
+	char	   *copies;			/* memory for the copies of all parts; NULL: not allocated yet */
+	void	  **rows;			/* each row of the window: its copy, or the row in the store */
+} GpusortWindow;
+
+/* Rows that a thread copies at a time */
+#define GPUSORT_WINDOW_PART		2048
+
+/* Do windows pay?  Not for small stores, nor for wide rows. */
+extern bool gpusort_window_pays(const GpusortStream *stream);
+
+/* Prepares a window of at most that many rows, and copies of that many bytes, which are some parts at least. */
+extern void gpusort_window_init(GpusortWindow *window, GpusortStream *stream, uint64 most, Size bytes);
+
+/*
+ * Moves a window to these rows, which must be filled in then.  Returns false, and leaves
+ * it empty behind them, if they lie in sequence in the store, where copies gain nothing.  The first
+ * call allocates memory, and raises an error if there is none.
+ */
+extern bool gpusort_window_move(GpusortWindow *window, uint64 begin, uint64 count);
+
+/* Copies rows of the window, a part or the last one.  A GpusortShareWork: any thread does it. */
+extern void gpusort_window_fill(void *window, size_t begin, size_t end);
+
 /* ---- several processes gather the rows of one sort (part.c) ---- */
 
 /* The rows that one process has gathered.  All zeros: it has not taken part. */

@@ -14,7 +14,8 @@
  * takes by turns as many rows from windows and from the store, and goes on in the faster way.
  *
  * The backend fills a window when it comes to the end of the one before, as one of the
- * threads; no such thread works while the backend does anything else.  The first rows come
+ * threads; no such thread works while the backend does anything else.  (The load of an index
+ * has windows of its own: index/load.c.)  The first rows come
  * from the store, and windows grow, so that a LIMIT or a cursor pays for few rows that it
  * does not fetch.
  *
@@ -57,31 +58,26 @@
 #define THREAD_BYTES	((Size) 2 * 1024 * 1024)
 #define STORE_PART		32
 
-/* Rows that a thread copies at a time */
-#define PART_ROWS		2048
-
 /* Trials: half of them from the store, the others from windows.  A pause of the parent spoils one, so each way has two. */
 #define TRIALS			4
 
-/* Do windows pay?  Not for small stores, nor for wide rows. */
-static bool
-window_pays(const GpusortStream *stream)
+bool
+gpusort_window_pays(const GpusortStream *stream)
 {
 	const GpusortRowStore *store = &stream->rows.store;
 
 	return gpusort_gather_row_bytes(stream) <= MAX_ROW_BYTES && store->bytes - store->spare_bytes >= MIN_BYTES;
 }
 
-/* Prepares a window of at most that many rows, and copies of that many bytes, which are some parts at least. */
-static void
-init_window(GpusortWindow *window, GpusortStream *stream, uint64 most, Size bytes)
+void
+gpusort_window_init(GpusortWindow *window, GpusortStream *stream, uint64 most, Size bytes)
 {
 	uint64		parts;
 
 	window->stream = stream;
 	window->row_bytes = gpusort_gather_row_bytes(stream);
-	parts = Max(Min(most, bytes / window->row_bytes) / PART_ROWS, 1);
-	window->max_count = parts * PART_ROWS;
+	parts = Max(Min(most, bytes / window->row_bytes) / GPUSORT_WINDOW_PART, 1);
+	window->max_count = parts * GPUSORT_WINDOW_PART;
 	window->part_bytes = MAXALIGN_DOWN(bytes / parts);
 }
 
@@ -95,17 +91,12 @@ in_sequence(const uint32 *order, uint64 n)
 	return Max(order[0], order[n - 1]) - Min(order[0], order[n - 1]) < 2 * n;
 }
 
-/*
- * Moves a window to these rows, which must be filled in then.  Returns false, and leaves
- * it empty behind them, if they lie in sequence in the store, where copies gain nothing.  The first
- * call allocates memory, and raises an error if there is none.
- */
-static bool
-move_window(GpusortWindow *window, uint64 begin, uint64 count)
+bool
+gpusort_window_move(GpusortWindow *window, uint64 begin, uint64 count)
 {
 	if (window->copies == NULL)
 	{
-		Size		bytes = window->part_bytes * (window->max_count / PART_ROWS);
+		Size		bytes = window->part_bytes * (window->max_count / GPUSORT_WINDOW_PART);
 
 		window->copies = gpusort_memory_alloc_pages(window->stream->cxt, bytes + window->max_count * sizeof(void *));
 		window->rows = (void **) (window->copies + bytes);
@@ -119,15 +110,14 @@ move_window(GpusortWindow *window, uint64 begin, uint64 count)
 	return false;
 }
 
-/* Copies rows of the window, a part or the last one.  A GpusortShareWork: any thread does it. */
-static void
-fill_window(void *arg, size_t begin, size_t end)
+void
+gpusort_window_fill(void *arg, size_t begin, size_t end)
 {
 	const GpusortWindow *window = arg;
 	const GpusortRowStore *store = &window->stream->rows.store;
 	const uint32 *order = (const uint32 *) window->stream->sorted.block + window->begin + begin;
 	void	  **rows = window->rows + begin;
-	char	   *to = window->copies + begin / PART_ROWS * window->part_bytes;
+	char	   *to = window->copies + begin / GPUSORT_WINDOW_PART * window->part_bytes;
 	const char *to_end = to + window->part_bytes;
 	size_t		n = end - begin;
 
@@ -157,7 +147,7 @@ begin_copies(GpusortStream *stream, uint64 begin)
 
 	window->begin = PG_UINT64_MAX;
 	window->count = 0;
-	if (threads < 2 || !window_pays(stream))
+	if (threads < 2 || !gpusort_window_pays(stream))
 		return;
 	window->begin = begin;
 	drain->next_count = FIRST_ROWS;
@@ -165,7 +155,7 @@ begin_copies(GpusortStream *stream, uint64 begin)
 	drain->row_ns[0] = drain->row_ns[1] = DBL_MAX;
 	/* a rewound result has the window's memory already */
 	if (window->max_count == 0)
-		init_window(window, stream, THREAD_ROWS * threads, Min(THREAD_BYTES * threads, stream->rows.store.bytes / STORE_PART));
+		gpusort_window_init(window, stream, THREAD_ROWS * threads, Min(THREAD_BYTES * threads, stream->rows.store.bytes / STORE_PART));
 }
 
 /*
@@ -271,7 +261,7 @@ gpusort_drain_fill(GpusortDrain *drain, uint64 i)
 	}
 	count = Min(drain->next_count, window->stream->sorted.count - i);
 	drain->next_count = Min(2 * drain->next_count, window->max_count);
-	if (!move_window(window, i, count))
+	if (!gpusort_window_move(window, i, count))
 	{
 		/* rows in sequence are no trial */
 		if (drain->trials <= TRIALS)
@@ -285,7 +275,7 @@ gpusort_drain_fill(GpusortDrain *drain, uint64 i)
 	window->count = Min(count, THREAD_ROWS * options.threads);
 	if (options.threads > 1)
 	{
-		gpusort_share(window->count, PART_ROWS, fill_window, window, &options);
+		gpusort_share(window->count, GPUSORT_WINDOW_PART, gpusort_window_fill, window, &options);
 		stream->return_threads = Max(stream->return_threads, options.threads);
 		GPUSORT_FAULT_BREAK(WINDOW, window->rows, sizeof(void *), &(uint64) {window->count});
 	}
