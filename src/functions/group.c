@@ -117,11 +117,11 @@ write_run(GpusortGroup *group, const void *keys, uint64 n)
 	{
 		MemoryContext old = MemoryContextSwitchTo(group->cxt);
 
-		limit->spill = gpusort_spill_begin(NULL, limit->bytes, NULL);
+		limit->spill = gpusort_spill_begin(NULL, group->type->key_bytes, limit->bytes, NULL);
 		MemoryContextSwitchTo(old);
 	}
 	gpusort_spill_begin_run(limit->spill);
-	gpusort_spill_write_words(limit->spill, keys, group->type->key_bytes, n);
+	gpusort_spill_write_words(limit->spill, keys, n);
 	gpusort_spill_end_run(limit->spill);
 }
 
@@ -230,7 +230,7 @@ gpusort_group_begin_scan(GpusortGroup *group, GpusortGroupScan *scan)
 	if (scan->rows > 0)
 		shrink(group, true);
 	scan->set = NULL;
-	gpusort_spill_merge(group->limit->spill, NULL);
+	gpusort_spill_merge(group->limit->spill);
 }
 
 const uint64 *

@@ -192,18 +192,6 @@ gpusort_cpu_build_begin(MemoryContext cxt)
 	pg_atomic_fetch_add_u32(&use->builds, 1);
 }
 
-bool
-gpusort_cpu_thread_take(uint64 rows)
-{
-	return gpusort_cpu_threads_most(rows) > 1 && take_threads(1) > 0;
-}
-
-void
-gpusort_cpu_thread_give(void)
-{
-	give_threads(1);
-}
-
 int
 gpusort_cpu_build_workers(int planned)
 {

@@ -23,12 +23,6 @@
 extern GpusortCpuOptions gpusort_cpu_options_take(uint64 rows);
 extern void gpusort_cpu_options_give(void);
 
-/*
- * May a sort of this many rows have a thread that works beside the backend?  If so, it counts as those of calls do, until
- * it is given back, for which a memory context's callback must care.
- */
-extern bool gpusort_cpu_thread_take(uint64 rows);
-extern void gpusort_cpu_thread_give(void);
 
 /* The most threads that a sort of this many rows may get, the backend's own one included. */
 extern int	gpusort_cpu_threads_most(uint64 rows);

@@ -173,6 +173,7 @@ gpusort_parts_publish(GpusortParts *parts, GpusortStream *stream)
 		gpusort_set_spill(stream);
 		gpusort_set_end_runs(stream);
 		gpusort_spill_publish(stream->spill, &published->spilled);
+		part->figures.disk = gpusort_spill_bytes(stream->spill);
 		gpusort_spill_end(stream->spill);
 		stream->spill = NULL;
 	}
@@ -180,7 +181,6 @@ gpusort_parts_publish(GpusortParts *parts, GpusortStream *stream)
 	published->removed = stream->limit.removed;
 	published->in = stream->check.in;
 	published->dropped = stream->check.dropped;
-	part->figures.disk = published->spilled.bytes;
 	part->figures.runs = published->spilled.nruns;
 	pg_write_barrier();
 	part->done = true;

@@ -99,7 +99,7 @@ begin_rows(GpusortStream *stream, const GpusortSorted *sorted, GpusortSpillShare
 		.compare = compare_rows,
 		.arg = stream,
 	};
-	GpusortSpill *spill = gpusort_spill_begin(&key, stream->memory_limit, shared);
+	GpusortSpill *spill = gpusort_spill_begin(&key, 0, stream->memory_limit, shared);
 
 	if (stream->rows.doubt.undecided != 0 || stream->rows.doubt.proposed >= 0)
 		gpusort_spill_set_lossy(spill);
@@ -123,14 +123,15 @@ gpusort_set_spill(GpusortStream *stream)
 	{
 		MemoryContext old = MemoryContextSwitchTo(stream->cxt);
 
-		stream->spill = by_values ? gpusort_spill_begin(NULL, stream->memory_limit, shared) : begin_rows(stream, &sorted, shared);
+		stream->spill = by_values ? gpusort_spill_begin(NULL, stream->set_spec.key_bytes, stream->memory_limit, shared) :
+			begin_rows(stream, &sorted, shared);
 		if (stream->number >= 0)
 			gpusort_spill_join(stream->spill, stream->number);
 		MemoryContextSwitchTo(old);
 	}
 	gpusort_spill_begin_run(stream->spill);
 	if (by_values)
-		gpusort_spill_write_words(stream->spill, sorted.block, stream->set_spec.key_bytes, sorted.count);
+		gpusort_spill_write_words(stream->spill, sorted.block, sorted.count);
 	else
 		write_rows(stream, &sorted);
 	gpusort_spill_end_run(stream->spill);

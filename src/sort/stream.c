@@ -195,8 +195,6 @@ sort_rows(GpusortStream *stream)
 static void
 merge_runs(GpusortStream *stream)
 {
-	static const GpusortSpillThreads threads = {gpusort_cpu_thread_take, gpusort_cpu_thread_give};
-
 	if (gpusort_keyset_rows(stream->set) > 0)
 		gpusort_set_spill(stream);
 	else
@@ -205,7 +203,7 @@ merge_runs(GpusortStream *stream)
 	stream->sort.runs = gpusort_spill_runs(stream->spill);
 	gpusort_activity_report(&stream->activity, GPUSORT_PHASE_MERGING, gpusort_spill_rows(stream->spill),
 							gpusort_spill_bytes(stream->spill), stream->sort.engine);
-	gpusort_spill_merge(stream->spill, &threads);
+	gpusort_spill_merge(stream->spill);
 	/* with the runs that this has made of others */
 	stream->sort.disk = gpusort_spill_bytes(stream->spill);
 	stream->state = GPUSORT_STREAM_MERGING;
@@ -337,8 +335,6 @@ gpusort_stream_figures(const GpusortStream *stream, GpusortStreamFigures *figure
 			.limit = by_groups ? -1 : stream->limit.rows,
 			.removed = stream->limit.removed + stream->limit.dropped,
 	};
-	if (stream->spill != NULL && gpusort_spill_has_thread(stream->spill))
-		figures->return_threads = Max(figures->return_threads, 2);
 }
 
 void

@@ -119,7 +119,7 @@ typedef struct GpusortStreamFigures
 	int			key_bits;		/* bits of a key */
 	const char *core_reason;	/* why core's tuplesort sorted; NULL: gpusort did */
 	const char *distrust_reason;	/* why words of libc's were not trusted; NULL: they were, or there were none */
-	int			return_threads; /* threads that copied or merged rows, the most at a time; 0: none did */
+	int			return_threads; /* threads that copied rows, the most at a time; 0: none did */
 	int64		group_limit;	/* rows of each group that the parent fetches; -1: there is no such limit */
 	int64		limit;			/* rows that it fetches; -1: all */
 	uint64		removed;		/* rows that these limits have removed */

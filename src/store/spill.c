@@ -16,14 +16,10 @@
 #include "key/keybits.h"
 #include "store/spill_state.h"
 
-/* Single words take fewer bytes after so many that need fewer. */
-#define LESS_WORDS		64
-
 /*
  * The size of an extent, a power of two: a 256th of the memory, since a merge has
  * up to GPUSORT_SPILL_MAX_INPUTS buffers.  Buffers of larger ones do not fit in the CPU
- * caches, and smaller ones cost too many system calls.  In each part of a longer run, the
- * place of the next part takes as many bytes as core has in each block of 8 kB.
+ * caches, and smaller ones cost too many system calls.
  */
 #define MIN_EXTENT_BYTES	((Size) 8 * 1024)
 #define MAX_EXTENT_BYTES	((Size) 256 * 1024)
@@ -52,7 +48,7 @@ gpusort_spill_extent(Size memory)
 }
 
 GpusortSpill *
-gpusort_spill_begin(const GpusortSpillKey *key, Size memory, GpusortSpillShared *shared)
+gpusort_spill_begin(const GpusortSpillKey *key, int word_bytes, Size memory, GpusortSpillShared *shared)
 {
 	MemoryContext cxt = AllocSetContextCreate(CurrentMemoryContext, "GpuSort spill",
 											  ALLOCSET_DEFAULT_SIZES);
@@ -66,10 +62,11 @@ gpusort_spill_begin(const GpusortSpillKey *key, Size memory, GpusortSpillShared 
 	if (key != NULL)
 	{
 		Assert(key->words >= 1 && key->words <= GPUSORT_MAX_WORDS);
-		spill->has_rows = true;
 		spill->unwritten = key->bare ? 0 : key->padded ? offsetof(MinimalTupleData, mt_padding) : MINIMAL_TUPLE_DATA_OFFSET;
 		spill->key = *key;
 	}
+	else
+		spill->word_bytes = word_bytes;
 	/* until gpusort_spill_adapt() is called, the code is the first word */
 	spill->code.nfields = 1;
 	spill->code.fields[0].bits = 64;
@@ -174,7 +171,7 @@ choose_code(GpusortSpill *spill, const uint64 *const *keys, int pairs)
 								 bit_length(numbers[ngaps - 1 - ngaps / 10]) - MAX_GAP_BITS));
 	}
 	pfree(numbers);
-	/* then a thread can merge, and the bytes that a longer code takes are those of the header */
+	/* then no words are compared, and the bytes that a longer code takes are those of the header */
 	if (spill->key.words == 1 && !spill->key.bare && !spill->key.padded && !spill->lossy)
 		code->shift = 0;
 	code->exact = spill->key.words == 1 && code->shift == 0;
@@ -185,7 +182,7 @@ gpusort_spill_adapt(GpusortSpill *spill, const uint64 *const *keys, int pairs)
 {
 	GpusortSpillShared *shared = spill->shared;
 
-	Assert(spill->has_rows && spill->rows == 0);
+	Assert(spill->word_bytes == 0 && spill->rows == 0);
 	if (pairs > 0)
 		choose_code(spill, keys, pairs);
 	if (shared == NULL)
@@ -202,11 +199,9 @@ gpusort_spill_adapt(GpusortSpill *spill, const uint64 *const *keys, int pairs)
 static void
 take_part(GpusortSpill *spill)
 {
-	bool		linked = spill->out_run.linked;
-
-	spill->out_part = gpusort_spillfile_take(&spill->files[0], linked);
+	spill->out_part = gpusort_spillfile_take(&spill->files[0]);
 	spill->out_next = spill->out_buffer;
-	spill->out_end = spill->out_buffer + spill->out_part.bytes - (linked ? sizeof(GpusortSpillPart) : 0);
+	spill->out_end = spill->out_buffer + spill->out_part.bytes - sizeof(GpusortSpillPart);
 }
 
 /* Writes the buffer as a part of the open run.  more: another part of this run follows. */
@@ -219,9 +214,8 @@ write_part(GpusortSpill *spill, bool more)
 	CHECK_FOR_INTERRUPTS();
 	spill->out_run.bytes += bytes;
 	if (more)
-		take_part(spill);
-	if (more && spill->out_run.linked)
 	{
+		take_part(spill);
 		memcpy(spill->out_buffer + bytes, &spill->out_part, sizeof(GpusortSpillPart));
 		bytes += sizeof(GpusortSpillPart);
 	}
@@ -231,18 +225,14 @@ write_part(GpusortSpill *spill, bool more)
 void
 gpusort_spill_begin_run(GpusortSpill *spill)
 {
-	spill->out_run = (GpusortSpillRun) {.linked = spill->nbuffers > 0};
 	spill->out_code = 0;
-	spill->out_bytes = 1;
-	spill->out_less = 0;
 	memset(spill->out_header, 0, sizeof(spill->out_header));
 	take_part(spill);
-	spill->out_run.first = spill->out_part;
+	spill->out_run = (GpusortSpillRun) {.first = spill->out_part};
 }
 
-/* Appends bytes to the open run, over as many parts as they need. */
-static void
-put_bytes(GpusortSpill *spill, const void *data, Size size)
+void
+gpusort_spill_put_bytes(GpusortSpill *spill, const void *data, Size size)
 {
 	while (size > 0)
 	{
@@ -257,66 +247,12 @@ put_bytes(GpusortSpill *spill, const void *data, Size size)
 	}
 }
 
-/*
- * Appends words to the open run: each as its difference from the one before, in as many bytes as those before took, until LESS_WORDS in sequence need
- * fewer.  So the reader's guess at their bytes is nearly always right.  bytes: of a word, 4 or 8.
- */
-static pg_attribute_always_inline void
-put_words(GpusortSpill *spill, const void *words, int bytes, uint64 n)
-{
-	uint64		before = spill->out_code;
-	char	   *next = spill->out_next;	/* copies, which stay in registers */
-	int			width = spill->out_bytes;
-	int			less = spill->out_less;
-
-	for (uint64 i = 0; i < n; i++)
-	{
-		uint64		word = bytes == sizeof(uint64) ? ((const uint64 *) words)[i] : ((const uint32 *) words)[i];
-		uint64		difference = word - before;
-		char		head[GPUSORT_SPILL_HEAD_BYTES];
-		bool		fits = spill->out_end - next >= sizeof(head);
-		char	   *begin = likely(fits) ? next : head;
-		char	   *end = gpusort_spill_put_number(begin, difference, width);
-		int			taken = Min(end - begin, 8);
-
-		before = word;
-		if (likely(fits))
-			next = end;
-		else
-		{
-			spill->out_next = next;
-			put_bytes(spill, head, end - head);
-			next = spill->out_next;
-		}
-		if (likely(taken == width && (taken == 1 || difference >> (7 * (taken - 1)) != 0)))
-			less = 0;
-		else if (taken > width || ++less == LESS_WORDS)
-		{
-			width = taken > width ? taken : taken - 1;
-			less = 0;
-		}
-	}
-	spill->out_next = next;
-	spill->out_bytes = width;
-	spill->out_less = less;
-	spill->out_code = before;
-}
-
 void
-gpusort_spill_put_words(GpusortSpill *spill, const void *words, int bytes, uint64 n)
+gpusort_spill_write_words(GpusortSpill *spill, const void *words, uint64 n)
 {
-	if (bytes == sizeof(uint64))
-		put_words(spill, words, sizeof(uint64), n);
-	else
-		put_words(spill, words, sizeof(uint32), n);
-}
-
-void
-gpusort_spill_write_words(GpusortSpill *spill, const void *words, int bytes, uint64 n)
-{
-	Assert(!spill->has_rows);
+	Assert(spill->word_bytes > 0);
 	spill->rows += n;
-	gpusort_spill_put_words(spill, words, bytes, n);
+	gpusort_spill_put_bytes(spill, words, n * spill->word_bytes);
 }
 
 void
@@ -339,8 +275,8 @@ gpusort_spill_put(GpusortSpill *spill, uint64 code, const void *row)
 	}
 	if (likely(same))
 		body_bytes -= GPUSORT_SPILL_HEADER_BYTES;
-	out = gpusort_spill_put_number(out, body_bytes << 1 | same, 1);
-	out = gpusort_spill_put_number(out, code - spill->out_code, 1);
+	out = gpusort_spill_put_number(out, body_bytes << 1 | same);
+	out = gpusort_spill_put_number(out, code - spill->out_code);
 	spill->out_code = code;
 	if (likely(same))
 	{
@@ -354,8 +290,8 @@ gpusort_spill_put(GpusortSpill *spill, uint64 code, const void *row)
 	}
 	if (unlikely(!fits))
 	{
-		put_bytes(spill, head, out - head);
-		put_bytes(spill, body, body_bytes);
+		gpusort_spill_put_bytes(spill, head, out - head);
+		gpusort_spill_put_bytes(spill, body, body_bytes);
 		return;
 	}
 	gpusort_row_copy(out, body, body_bytes);
@@ -365,7 +301,7 @@ gpusort_spill_put(GpusortSpill *spill, uint64 code, const void *row)
 void
 gpusort_spill_write(GpusortSpill *spill, const uint64 *words, const void *row)
 {
-	Assert(spill->has_rows);
+	Assert(spill->word_bytes == 0);
 	spill->rows++;
 	gpusort_spill_put(spill, spill->code.exact ? words[0] : wide_code(&spill->code, words) >> spill->code.shift, row);
 }
@@ -413,12 +349,6 @@ uint64
 gpusort_spill_repeated(const GpusortSpill *spill)
 {
 	return spill->repeated;
-}
-
-bool
-gpusort_spill_has_thread(const GpusortSpill *spill)
-{
-	return spill->in_thread;
 }
 
 uint64

@@ -67,8 +67,7 @@ typedef struct GpusortSpillPart
 typedef struct GpusortSpillRun
 {
 	int			file;			/* which of the spill's files it is in: 0 is its own */
-	bool		linked;			/* its parts lie anywhere; else it is one row of bytes, which begins where the first part does */
-	GpusortSpillPart first;
+	GpusortSpillPart first;		/* of its parts */
 	uint64		bytes;			/* bytes of all its rows */
 } GpusortSpillRun;
 
@@ -113,22 +112,12 @@ typedef struct GpusortSpillKey
 } GpusortSpillKey;
 
 /*
- * How a merge gets a thread, if it can use one: take returns whether it may have one for this many rows, and give gives it
- * back.  Neither raises an error.
- */
-typedef struct GpusortSpillThreads
-{
-	bool		(*take) (uint64 rows);
-	void		(*give) (void);
-} GpusortSpillThreads;
-
-/*
- * Begins a spill, inside a transaction.  key, which the call copies, is NULL for single words.
- * memory: bytes that writing may use, and then merging; less than 64 kB counts as 64 kB.  The
+ * Begins a spill, inside a transaction: of rows, with a key, which the call copies; or of single words of that many bytes, 4
+ * or 8, if key is NULL.  memory: bytes that writing may use, and then merging; less than 64 kB counts as 64 kB.  The
  * merge needs more for rows that are larger than a buffer: one for each run.  shared: NULL, or
  * the leader merges the spills of several processes.  Their keys are the same.
  */
-extern GpusortSpill *gpusort_spill_begin(const GpusortSpillKey *key, Size memory, GpusortSpillShared *shared);
+extern GpusortSpill *gpusort_spill_begin(const GpusortSpillKey *key, int word_bytes, Size memory, GpusortSpillShared *shared);
 
 /*
  * Adapts a spill of rows to the distribution of its keys, before the first row is written.
@@ -141,12 +130,12 @@ extern void gpusort_spill_adapt(GpusortSpill *spill, const uint64 *const *keys, 
 extern void gpusort_spill_begin_run(GpusortSpill *spill);
 
 /*
- * Add a row to the run, or n single words, of that many bytes each, 4 or 8.  The caller adds rows in sorted order: by words, then,
+ * Add a row to the run, or n single words.  The caller adds rows in sorted order: by words, then,
  * if the words do not decide, by compare.  The call copies all.  Raise the errors of writing temporary files,
  * including that of temp_file_limit.
  */
 extern void gpusort_spill_write(GpusortSpill *spill, const uint64 *words, const void *row);
-extern void gpusort_spill_write_words(GpusortSpill *spill, const void *words, int bytes, uint64 n);
+extern void gpusort_spill_write_words(GpusortSpill *spill, const void *words, uint64 n);
 
 /* Ends the run. */
 extern void gpusort_spill_end_run(GpusortSpill *spill);
@@ -156,11 +145,9 @@ extern void gpusort_spill_set_lossy(GpusortSpill *spill);
 
 /*
  * Prepares the merge; after that, no row can be written.  If there are more runs
- * than buffers, merges some of them into longer runs first.  Another call starts
- * again from the first row.  threads: NULL, or a thread may merge, while the caller hands on rows.  Raises the errors of temporary
- * files.
+ * than buffers, merges some of them into longer runs first.  Raises the errors of temporary files.
  */
-extern void gpusort_spill_merge(GpusortSpill *spill, const GpusortSpillThreads *threads);
+extern void gpusort_spill_merge(GpusortSpill *spill);
 
 /*
  * Fetches the next row in order.  Equal rows come in the order of their runs, and
@@ -174,7 +161,7 @@ extern bool gpusort_spill_next(GpusortSpill *spill, uint64 *word, void **row);
  * Fetches the next words in order, of a spill of single words: *n of them, valid until the next call; NULL
  * at the end.  The caller does not call gpusort_spill_next().
  */
-extern const uint64 *gpusort_spill_next_words(GpusortSpill *spill, uint64 *n);
+extern uint64 *gpusort_spill_next_words(GpusortSpill *spill, uint64 *n);
 
 /* Return the numbers of rows, and of runs with rows, that the caller has written. */
 extern uint64 gpusort_spill_rows(const GpusortSpill *spill);
@@ -182,9 +169,6 @@ extern int	gpusort_spill_runs(const GpusortSpill *spill);
 
 /* Returns the number of rows that the merge has left out, since they are equal to the one before: final at its end. */
 extern uint64 gpusort_spill_repeated(const GpusortSpill *spill);
-
-/* Has a thread merged since the merge began? */
-extern bool gpusort_spill_has_thread(const GpusortSpill *spill);
 
 /* Returns the size of the temporary files in bytes. */
 extern uint64 gpusort_spill_bytes(const GpusortSpill *spill);

@@ -13,7 +13,6 @@
 #include "postgres.h"
 
 #include <fcntl.h>
-#include <unistd.h>
 
 #include "commands/tablespace.h"
 #include "executor/instrument.h"
@@ -54,26 +53,26 @@ gpusort_spillfile_begin(GpusortSpillFile *file, Size extent_bytes, const FileSet
 }
 
 GpusortSpillPart
-gpusort_spillfile_take(GpusortSpillFile *file, bool reuse)
+gpusort_spillfile_take(GpusortSpillFile *file)
 {
 	GpusortSpillPart part;
 
 	do
 	{
-		if (reuse && file->nfree > 0)
-			part = file->free[--file->nfree];
-		else
+		if (file->nfree > 0)
 		{
-			part.begin = file->bytes;
-			part.bytes = file->extent_bytes - file->bytes % file->extent_bytes;
-			if (part.begin != (uint64) file->bytes)
-				ereport(ERROR,
-						(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-						 errmsg("temporary files of a sort have more than 16 TB"),
-						 errdetail("They have " INT64_FORMAT " bytes.", file->bytes)));
-			file->bytes += part.bytes;
+			part = file->free[--file->nfree];
+			continue;
 		}
-	} while (reuse && part.bytes < LEAST_PART);
+		part.begin = file->bytes;
+		part.bytes = file->extent_bytes - file->bytes % file->extent_bytes;
+		if (part.begin != (uint64) file->bytes)
+			ereport(ERROR,
+					(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+					 errmsg("temporary files of a sort have more than 16 TB"),
+					 errdetail("They have " INT64_FORMAT " bytes.", file->bytes)));
+		file->bytes += part.bytes;
+	} while (part.bytes < LEAST_PART);
 	return part;
 }
 
@@ -116,19 +115,14 @@ open_file(GpusortSpillFile *file)
 	return result;
 }
 
-/* Returns the number of the file that a byte is in, and its offset there. */
-static inline int
-place_byte(int64 byte, off_t *offset)
-{
-	*offset = byte % FILE_BYTES;
-	return byte / FILE_BYTES;
-}
-
-/* Returns the file with this number, creating it if needed. */
+/* Returns the file that a part is in, creating it if needed, and its offset there. */
 static File
-open_place(GpusortSpillFile *file, int place)
+find_part(GpusortSpillFile *file, GpusortSpillPart part, off_t *offset)
 {
-	while (file->nfiles <= place)
+	int			number = part.begin / FILE_BYTES;
+
+	*offset = part.begin % FILE_BYTES;
+	while (file->nfiles <= number)
 	{
 		ResourceOwner old = CurrentResourceOwner;
 
@@ -139,7 +133,7 @@ open_place(GpusortSpillFile *file, int place)
 		CurrentResourceOwner = old;
 		file->nfiles++;
 	}
-	return file->files[place];
+	return file->files[number];
 }
 
 /*
@@ -174,8 +168,7 @@ void
 gpusort_spillfile_write(GpusortSpillFile *file, GpusortSpillPart part, const void *data, Size bytes)
 {
 	off_t		offset;
-	int			place = place_byte(part.begin, &offset);
-	File		to = open_place(file, place);
+	File		to = find_part(file, part, &offset);
 	Size		written = 0;
 	instr_time	begun = begin_io();
 
@@ -199,36 +192,29 @@ gpusort_spillfile_write(GpusortSpillFile *file, GpusortSpillPart part, const voi
 		gpusort_spillfile_give(file, (GpusortSpillPart) {part.begin + bytes, part.bytes - bytes});
 }
 
-ssize_t
+Size
 gpusort_spillfile_read(GpusortSpillFile *file, GpusortSpillPart part, void *data)
 {
-	bool		in_thread = file->nfds > 0;
 	off_t		offset;
-	int			place = place_byte(part.begin, &offset);
-	File		from = in_thread ? -1 : open_place(file, place);
+	File		from = find_part(file, part, &offset);
 	Size		got = 0;
-	instr_time	begun;
+	instr_time	begun = begin_io();
 
-	if (!in_thread)
-	{
-		begun = begin_io();
-		(void) GPUSORT_FAULT(SPILL_READ);
-	}
+	(void) GPUSORT_FAULT(SPILL_READ);
 	while (got < part.bytes)
 	{
-		char	   *to = (char *) data + got;
-		Size		left = part.bytes - got;
-		ssize_t		count = in_thread ? pread(file->fds[place], to, left, offset + got) :
-			FileRead(from, to, left, offset + got, WAIT_EVENT_BUFFILE_READ);
+		int			count = FileRead(from, (char *) data + got, part.bytes - got, offset + got, WAIT_EVENT_BUFFILE_READ);
 
 		if (count < 0)
-			return -1;
+			ereport(ERROR,
+					(errcode_for_file_access(),
+					 errmsg("could not read extent " UINT64_FORMAT " of a temporary file: %m",
+							part.begin / file->extent_bytes)));
 		if (count == 0)
 			break;
 		got += count;
 	}
-	if (!in_thread)
-		end_io(begun, got, &file->read, &pgBufferUsage.temp_blks_read, &pgBufferUsage.temp_blk_read_time);
+	end_io(begun, got, &file->read, &pgBufferUsage.temp_blks_read, &pgBufferUsage.temp_blk_read_time);
 	return got;
 }
 
@@ -236,56 +222,10 @@ void
 gpusort_spillfile_prefetch(GpusortSpillFile *file, GpusortSpillPart part)
 {
 	off_t		offset;
-	int			place = place_byte(part.begin, &offset);
+	File		from = find_part(file, part, &offset);
 
 	/* it is a hint, and may fail */
-	if (file->nfds > 0)
-		(void) posix_fadvise(file->fds[place], offset, part.bytes, POSIX_FADV_WILLNEED);
-	else
-		(void) FilePrefetch(open_place(file, place), offset, part.bytes, WAIT_EVENT_BUFFILE_READ);
-}
-
-bool
-gpusort_spillfile_open_ahead(GpusortSpillFile *file)
-{
-	off_t		offset;
-
-	if (file->bytes == 0)
-		return true;
-	(void) open_place(file, place_byte(file->bytes - 1, &offset));
-	if (file->fds == NULL)
-		file->fds = MemoryContextAlloc(GetMemoryChunkContext(file->files), file->nfiles * sizeof(int));
-	while (file->nfds < file->nfiles)
-	{
-		if (!AcquireExternalFD())
-			return false;
-		file->fds[file->nfds] = BasicOpenFile(FilePathName(file->files[file->nfds]), O_RDONLY | O_CLOEXEC | PG_BINARY);
-		if (file->fds[file->nfds] < 0)
-		{
-			ReleaseExternalFD();
-			return false;
-		}
-		file->nfds++;
-	}
-	return true;
-}
-
-void
-gpusort_spillfile_close_ahead(GpusortSpillFile *file)
-{
-	while (file->nfds > 0)
-	{
-		(void) close(file->fds[--file->nfds]);
-		ReleaseExternalFD();
-	}
-}
-
-void
-gpusort_spillfile_count_read(GpusortSpillFile *file, Size bytes)
-{
-	file->read += bytes;
-	pgBufferUsage.temp_blks_read += file->read / BLCKSZ;
-	file->read %= BLCKSZ;
+	(void) FilePrefetch(from, offset, part.bytes, WAIT_EVENT_BUFFILE_READ);
 }
 
 void

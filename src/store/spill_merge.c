@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * spill_merge.c
- *		Reads spilled runs back and merges them.
+ *		Merges spilled runs: of one process or several, and longer runs first if they are too many.
  *
  * If there are more runs than buffers, some are merged to one on disk first: those
  * neighbours, since equal rows must keep their order, that have the fewest bytes, but not those of workers.  The first
@@ -23,7 +23,7 @@
 /* A merge needs at least two buffers for its inputs and one for its output. */
 #define MIN_BUFFERS			3
 
-/* A batch gets this part of the memory, within these limits. */
+/* Words in order take this part of the memory, within these limits, and those that are read ahead as much. */
 #define BATCH_PART			64
 #define MIN_BATCH_BYTES		((Size) 2 * 1024)
 #define MAX_BATCH_BYTES		((Size) 128 * 1024)
@@ -42,71 +42,13 @@ open_runs(GpusortSpill *spill, const GpusortSpillRun *runs, int count)
 		input->next = input->end = input->buffer;
 		input->unread = runs[i].bytes;
 		input->part = runs[i].first;
-		input->linked = runs[i].linked;
 		input->code = 0;
 		input->ended = input->encoded = false;
 		input->words = input->entry;
 		input->nwords = 0;
 		memset(input->header, 0, sizeof(input->header));
 	}
-	gpusort_spill_open_rows(spill);
-	spill->batch = &spill->batches[0];
-	spill->next_item = spill->batch->end = NULL;
-	spill->batch->stop = GPUSORT_SPILL_FULL;
-}
-
-/* Has the next rows in spill->batch.  Returns false if there are none. */
-static bool
-next_batch(GpusortSpill *spill)
-{
-	GpusortSpillBatch *batch = spill->batch;
-
-	if (batch->stop == GPUSORT_SPILL_FAILED)
-		gpusort_spill_raise(spill);
-	if (batch->stop == GPUSORT_SPILL_ENDED)
-		return false;
-	/* a query that wants the first rows only needs no thread */
-	if (spill->threads != NULL && !spill->in_thread && batch->end != NULL && !gpusort_spill_start_ahead(spill))
-		spill->threads = NULL;
-	if (spill->in_thread)
-	{
-		spill->batch = gpusort_spill_next_ahead(spill);
-		if (spill->batch->stop != GPUSORT_SPILL_FULL)
-			gpusort_spill_stop_ahead(spill);
-	}
-	else
-		gpusort_spill_fill(spill, batch);
-	spill->next_item = spill->batch->data;
-	return spill->batch->end > spill->batch->data || next_batch(spill);
-}
-
-bool
-gpusort_spill_next(GpusortSpill *spill, uint64 *word, void **row)
-{
-	if (unlikely(spill->next_item == spill->batch->end) && !next_batch(spill))
-		return false;
-	*word = *(uint64 *) spill->next_item;
-	spill->next_item += sizeof(uint64);
-	*row = NULL;
-	if (!spill->has_rows)
-		return true;
-	*row = spill->next_item;
-	spill->next_item += MAXALIGN(gpusort_row_bytes(*row, spill->key.bare));
-	return true;
-}
-
-const uint64 *
-gpusort_spill_next_words(GpusortSpill *spill, uint64 *n)
-{
-	const uint64 *words;
-
-	Assert(!spill->has_rows);
-	if (spill->next_item == spill->batch->end && !next_batch(spill))
-		return NULL;
-	words = (uint64 *) spill->next_item;
-	*n = (spill->batch->end - spill->next_item) / sizeof(uint64);
-	spill->next_item = spill->batch->end;
-	return words;
+	gpusort_spill_open(spill);
 }
 
 /* What it costs to merge a run on disk: its bytes, and more than all bytes if they cannot be reused, since a worker wrote them. */
@@ -138,24 +80,44 @@ find_smallest(const GpusortSpill *spill, int count)
 	return best;
 }
 
+/* Writes all rows of the merge. */
+static void
+write_rows(GpusortSpill *spill)
+{
+	uint64		code;
+	void	   *row;
+
+	while (gpusort_spill_next(spill, &code, &row))
+		gpusort_spill_put(spill, code, row);
+}
+
+/* Writes all words of the merge. */
+static void
+write_words(GpusortSpill *spill)
+{
+	uint64	   *words;
+	uint64		n;
+
+	while ((words = gpusort_spill_next_words(spill, &n)) != NULL)
+	{
+		for (uint64 i = 0; i < n && spill->word_bytes == sizeof(uint32); i++)
+			((uint32 *) words)[i] = (uint32) words[i];
+		gpusort_spill_put_bytes(spill, words, n * spill->word_bytes);
+	}
+}
+
 /* Merges count neighbouring runs to one on disk, which takes their place. */
 static void
 merge_to_run(GpusortSpill *spill, int first, int count)
 {
-	uint64		word;
-	void	   *row;
-
 	spill->reclaim = true;
 	/* the parts that have been read are free for the output's first ones */
 	open_runs(spill, spill->runs + first, count);
 	gpusort_spill_begin_run(spill);
-	while (gpusort_spill_next(spill, &word, &row))
-	{
-		if (spill->has_rows)
-			gpusort_spill_put(spill, word, row);
-		else
-			gpusort_spill_put_words(spill, &word, sizeof(word), 1);
-	}
+	if (spill->word_bytes > 0)
+		write_words(spill);
+	else
+		write_rows(spill);
 	gpusort_spill_end_run(spill);
 	spill->reclaim = false;
 
@@ -181,46 +143,29 @@ merge_to(GpusortSpill *spill, int most)
 	}
 }
 
-/* A callback of the spill's memory context, whose memory a thread may use */
-static void
-end_merge(void *arg)
-{
-	GpusortSpill *spill = arg;
-
-	gpusort_spill_stop_ahead(spill);
-	for (int i = 0; i < GPUSORT_SPILL_BATCHES; i++)
-		free(spill->batches[i].data);
-}
-
 /* Frees the output buffer and allocates the merge's buffers, inputs and tree. */
 static void
-begin_merge(GpusortSpill *spill, bool may_thread)
+begin_merge(GpusortSpill *spill)
 {
 	Size		buffer = spill->files[0].extent_bytes + GPUSORT_SPILL_FRONT_BYTES;
 	Size		words = spill->key.words + spill->key.more_words + spill->key.value_bytes / sizeof(uint64);
 	uint64		bytes = 0;
 	Size		each;
-	Size		batches;
+	Size		batch = spill->word_bytes > 0 ? Max(MIN_BATCH_BYTES, Min(spill->memory / BATCH_PART, MAX_BATCH_BYTES)) : 0;
 	char	   *buffers;
 	uint64	   *entries;
-	MemoryContextCallback *callback;
 
 	for (int i = 0; i < spill->nruns; i++)
 		bytes += spill->runs[i].bytes;
 	/* an input may need memory for a row, too */
 	each = buffer + bytes / Max(spill->rows, 1) + sizeof(GpusortSpillInput) + 2 * (sizeof(GpusortLoser) + words * sizeof(uint64));
-	spill->batch_bytes = Max(MIN_BATCH_BYTES, Min(spill->memory / BATCH_PART, MAX_BATCH_BYTES));
-	/* words are read ahead for one batch */
-	batches = spill->batch_bytes * ((may_thread ? GPUSORT_SPILL_BATCHES : 1) + !spill->has_rows);
-	spill->nbuffers = Max(MIN_BUFFERS, Min(GPUSORT_SPILL_MAX_INPUTS, (spill->memory - batches) / each));
+	spill->nbuffers = Max(MIN_BUFFERS, Min(GPUSORT_SPILL_MAX_INPUTS, (spill->memory - 2 * batch) / each));
 	spill->nbuffers = Max(1, Min(spill->nruns, spill->nbuffers));
-	if (!spill->has_rows)
-		words = spill->batch_bytes / sizeof(uint64) / spill->nbuffers;
-
-	callback = MemoryContextAlloc(spill->cxt, sizeof(MemoryContextCallback));
-	callback->func = end_merge;
-	callback->arg = spill;
-	MemoryContextRegisterResetCallback(spill->cxt, callback);
+	if (spill->word_bytes > 0)
+	{
+		words = spill->words_ahead = batch / sizeof(uint64) / spill->nbuffers;
+		spill->batch = MemoryContextAlloc(spill->cxt, batch);
+	}
 
 	pfree(spill->out_buffer);
 	spill->inputs = MemoryContextAllocZero(spill->cxt, spill->nbuffers * sizeof(GpusortSpillInput));
@@ -236,22 +181,10 @@ begin_merge(GpusortSpill *spill, bool may_thread)
 }
 
 void
-gpusort_spill_merge(GpusortSpill *spill, const GpusortSpillThreads *threads)
+gpusort_spill_merge(GpusortSpill *spill)
 {
-	/* a row's words may need PostgreSQL's functions */
-	if (gpusort_spill_parts(spill) > 1)
-		threads = NULL;
-	gpusort_spill_stop_ahead(spill);
-	spill->in_thread = false;
-	spill->threads = NULL;
-	if (spill->nbuffers == 0)
-	{
-		begin_merge(spill, threads != NULL);
-		merge_to(spill, spill->nbuffers);
-		spill->repeated_early = spill->repeated;
-	}
-	spill->repeated = spill->repeated_early;
-	spill->threads = threads;
+	begin_merge(spill);
+	merge_to(spill, spill->nbuffers);
 	open_runs(spill, spill->runs, spill->nruns);
 }
 
@@ -302,7 +235,7 @@ gpusort_spill_publish(GpusortSpill *spill, GpusortSpillPublished *published)
 	Assert(spill->nruns > 0);
 	/* the file that the rows were in keeps its pages until the leader takes it back */
 	spill->memory /= 2;
-	begin_merge(spill, true);
+	begin_merge(spill);
 	merge_to(spill, Max(MIN_BUFFERS, Min(spill->nbuffers, GPUSORT_SPILL_MAX_INPUTS / Max(spill->shared->processes, 2))));
 	*published = (GpusortSpillPublished)
 	{

@@ -204,22 +204,9 @@ find_run(const Check *check, uint64 word)
 	return -1;					/* keep compiler quiet */
 }
 
-static bool
-take_thread(uint64 rows)
-{
-	return true;
-}
-
-static void
-give_thread(void)
-{
-}
-
-static const GpusortSpillThreads threads = {take_thread, give_thread};
-
 /* Merges the spilled runs and checks every row.  expected is a buffer for the longest tuple. */
 static void
-check_merge(Check *check, GpusortSpill *spill, TupleStart *expected, bool may_thread)
+check_merge(Check *check, GpusortSpill *spill, TupleStart *expected)
 {
 	uint64		word;
 	void	   *tuple;
@@ -227,7 +214,7 @@ check_merge(Check *check, GpusortSpill *spill, TupleStart *expected, bool may_th
 	int			last_run = 0;
 	uint64		count = 0;
 
-	gpusort_spill_merge(spill, may_thread ? &threads : NULL);
+	gpusort_spill_merge(spill);
 	memset(check->returned, 0, check->nruns * sizeof(uint64));
 	while (gpusort_spill_next(spill, &word, &tuple))
 	{
@@ -317,14 +304,13 @@ adapt(const Check *check, GpusortSpill *spill, int run)
  * spill_check(rows bigint, words integer, kind text, tuple_bytes_max integer,
  *		runs integer, memory_kb integer, seed bigint, lossy boolean) returns text
  *
- * Writes spilled runs that have this many rows together, and merges them three times, with a
- * thread if the keys allow one, without one, and with it again.  Raises an
+ * Writes spilled runs that have this many rows together, and merges them.  Raises an
  * error if a row is missing, changed, out of order or not stable, or if rows, runs
  * or bytes are counted wrongly.  kind: "few", "wide" or "late" (WordKind), then
  * perhaps " adapted" and " bare".  Returns the number of runs that were not empty; whether the
  * file, merges included, took much more than the tuples, 5 bytes for each tuple or 8
  * for each word, and 16 bytes for each run; whether the comparator was called; and
- * whether most rows were encoded, some or none; and whether a thread merged.
+ * whether most rows were encoded, some or none.
  */
 Datum
 spill_check(PG_FUNCTION_ARGS)
@@ -340,7 +326,6 @@ spill_check(PG_FUNCTION_ARGS)
 	int			filled = 0;
 	uint64		bytes = 0;
 	uint64		headers = 0;	/* of them, bytes that a run may lack */
-	bool		threaded;
 	char	   *result;
 
 	check.words = PG_GETARG_INT32(1);
@@ -366,7 +351,7 @@ spill_check(PG_FUNCTION_ARGS)
 	key.words = check.words;
 	key.more_words = check.more_words = check.lossy ? check.seed % 4 : 0;
 	key.value_bytes = sizeof(TupleStart *);
-	spill = gpusort_spill_begin(check.tuple_bytes_max > 0 ? &key : NULL, memory, NULL);
+	spill = gpusort_spill_begin(check.tuple_bytes_max > 0 ? &key : NULL, sizeof(uint64), memory, NULL);
 	for (int run = 0; run < check.nruns; run++)
 	{
 		check.rows[run] = MemoryContextAllocHuge(CurrentMemoryContext,
@@ -393,7 +378,7 @@ spill_check(PG_FUNCTION_ARGS)
 			if (check.tuple_bytes_max > 0)
 				gpusort_spill_write(spill, check.rows[run][i].words, tuple);
 			else
-				gpusort_spill_write_words(spill, check.rows[run][i].words, sizeof(uint64), 1);
+				gpusort_spill_write_words(spill, check.rows[run][i].words, 1);
 		}
 		gpusort_spill_end_run(spill);
 	}
@@ -402,18 +387,14 @@ spill_check(PG_FUNCTION_ARGS)
 	if (gpusort_spill_rows(spill) != rows || gpusort_spill_runs(spill) != filled)
 		elog(ERROR, "rows or runs were not counted right");
 
-	check_merge(&check, spill, tuple, true);
-	threaded = gpusort_spill_has_thread(spill);
-	check_merge(&check, spill, tuple, false);
-	check_merge(&check, spill, tuple, true);
+	check_merge(&check, spill, tuple);
 	/* a merge on disk writes where it has read */
 	bytes += rows * (check.tuple_bytes_max > 0 ? 5 : sizeof(uint64));
-	result = psprintf("%d runs, %s, %s, %s%s", filled,
+	result = psprintf("%d runs, %s, %s, %s", filled,
 					  gpusort_spill_bytes(spill) <= bytes + bytes / 20 + filled * 16 ? "no waste" : "waste",
 					  check.compared > 0 ? "compared" : "not compared",
-					  check.encoded > rows ? "most encoded" :
-					  check.encoded > 0 ? "some encoded" : "none encoded",
-					  threaded ? ", by a thread" : "");
+					  check.encoded > rows / 2 ? "most encoded" :
+					  check.encoded > 0 ? "some encoded" : "none encoded");
 	gpusort_spill_end(spill);
 	PG_RETURN_TEXT_P(cstring_to_text(result));
 }
@@ -429,7 +410,7 @@ Datum
 spill_cancel(PG_FUNCTION_ARGS)
 {
 	char	   *step = text_to_cstring(PG_GETARG_TEXT_PP(0));
-	GpusortSpill *spill = gpusort_spill_begin(NULL, 64 * 1024, NULL);
+	GpusortSpill *spill = gpusort_spill_begin(NULL, sizeof(uint64), 64 * 1024, NULL);
 	uint64		word;
 	void	   *tuple;
 
@@ -439,12 +420,12 @@ spill_cancel(PG_FUNCTION_ARGS)
 			kill(MyProcPid, SIGINT);
 		gpusort_spill_begin_run(spill);
 		for (uint64 i = 0; i < 100000; i++)
-			gpusort_spill_write_words(spill, &i, sizeof(i), 1);
+			gpusort_spill_write_words(spill, &i, 1);
 		gpusort_spill_end_run(spill);
 	}
 	if (strcmp(step, "merge") == 0)
 		kill(MyProcPid, SIGINT);
-	gpusort_spill_merge(spill, NULL);
+	gpusort_spill_merge(spill);
 	for (int i = 0; gpusort_spill_next(spill, &word, &tuple); i++)
 	{
 		if (i == 500000 && strcmp(step, "next") == 0)
@@ -498,7 +479,7 @@ spill_bench(PG_FUNCTION_ARGS)
 	tuple->t_len = tuple_bytes;
 
 	INSTR_TIME_SET_CURRENT(begun);
-	spill = gpusort_spill_begin(tuple_bytes > 0 ? &rows_key : NULL, (Size) PG_GETARG_INT32(4) * 1024, NULL);
+	spill = gpusort_spill_begin(tuple_bytes > 0 ? &rows_key : NULL, sizeof(uint64), (Size) PG_GETARG_INT32(4) * 1024, NULL);
 	for (int run = 0; run < runs; run++)
 	{
 		key[0] = 0;
@@ -511,12 +492,12 @@ spill_bench(PG_FUNCTION_ARGS)
 			if (tuple_bytes > 0)
 				gpusort_spill_write(spill, key, tuple);
 			else
-				gpusort_spill_write_words(spill, key, sizeof(uint64), 1);
+				gpusort_spill_write_words(spill, key, 1);
 		}
 		gpusort_spill_end_run(spill);
 	}
 	INSTR_TIME_SET_CURRENT(written);
-	gpusort_spill_merge(spill, NULL);
+	gpusort_spill_merge(spill);
 	while (gpusort_spill_next(spill, &word, &got))
 		;
 	INSTR_TIME_SET_CURRENT(merged);
