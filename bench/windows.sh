@@ -57,7 +57,7 @@ while IFS='|' read -r name query; do
   rm -f "$times".*
 done <<'QUERIES'
 windows, counted|SELECT count(rn), sum(s) FROM (SELECT row_number() OVER w rn, sum(f) OVER w s FROM windows_t WINDOW w AS (PARTITION BY device ORDER BY at) OFFSET 0) x
-windows, filtered|SELECT * FROM (SELECT device, at - lag(at) OVER (PARTITION BY device ORDER BY id) d FROM windows_t) x WHERE d = 7
+windows, filtered|SELECT * FROM (SELECT device, id - lag(id) OVER (PARTITION BY device ORDER BY at) d FROM windows_t) x WHERE d = 10000
 two windows|SELECT max(a), max(b) FROM (SELECT rank() OVER (PARTITION BY device ORDER BY at) a, count(*) OVER (PARTITION BY device ORDER BY f) b FROM windows_t) x
 windows, all rows returned|SELECT *, sum(f) OVER (PARTITION BY device ORDER BY at) FROM windows_t OFFSET 1000000000
 groups, array_agg and DISTINCT|SELECT device, array_agg(id ORDER BY at), count(DISTINCT f) FROM windows_t GROUP BY device

@@ -308,26 +308,23 @@ gpusort_shares_sort(GpusortShares *shares, GpusortStream *stream, GpusortStreamI
 	GpusortParts *parts = parts_of(shares);
 	Barrier    *barrier = &shares->barrier;
 	bool		sorts = false;
+	Phase		phase;
 
 	gpusort_parts_enter(parts);
-	switch ((Phase) BarrierAttach(barrier))
+	phase = (Phase) BarrierAttach(barrier);
+	if (phase == PHASE_GATHERING)
 	{
-		case PHASE_GATHERING:
-			input->parts = parts;
-			(void) gpusort_stream_begin(stream, input);
-			gpusort_stream_read(stream, child);
-			gpusort_parts_publish(parts, stream);
-			input->parts = NULL;
-			sorts = BarrierArriveAndWait(barrier, gpusort_wait_event(event, "GpusortShares"));
-			if (sorts)
-				sort_all(shares, stream, input);
-			/* FALLTHROUGH */
-		case PHASE_SORTING:
-			(void) BarrierArriveAndWait(barrier, gpusort_wait_event(event, "GpusortShares"));
-			/* FALLTHROUGH */
-		case PHASE_RETURNING:
-			break;
+		input->parts = parts;
+		(void) gpusort_stream_begin(stream, input);
+		gpusort_stream_read(stream, child);
+		gpusort_parts_publish(parts, stream);
+		input->parts = NULL;
+		sorts = BarrierArriveAndWait(barrier, gpusort_wait_event(event, "GpusortShares"));
+		if (sorts)
+			sort_all(shares, stream, input);
 	}
+	if (phase != PHASE_RETURNING)
+		(void) BarrierArriveAndWait(barrier, gpusort_wait_event(event, "GpusortShares"));
 	BarrierDetach(barrier);
 	if (!sorts)
 		attach(shares, stream, input);
