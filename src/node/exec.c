@@ -24,6 +24,7 @@ typedef struct GpusortNode
 								 * the parallel query gather the rows; NULL: the node
 								 * does it */
 	GpusortShares *shares;		/* the node is parallel-aware, and workers were planned; else NULL */
+	int			processes;		/* that may share the memory limit: the Gather above may have more workers than the node was planned for */
 	MemoryContext shares_cxt;	/* in the leader: what they need as long as workers run */
 	GpusortStreamFigures figures;	/* in the leader: theirs, and: */
 	GpusortParticipant *participants;	/* workers, and behind them the leader; NULL: there were no shares */
@@ -50,6 +51,7 @@ begin_node(CustomScanState *css, EState *estate, int eflags)
 	outerPlanState(css) = ExecInitNode(outerPlan(css->ss.ps.plan), estate, eflags & ~random_access);
 	node->feed = gpusort_feed_below(outerPlanState(css));
 	gpusort_node_unpack(&node->spec, css, (eflags & random_access) != 0);
+	node->processes = node->spec.processes;
 	node->stream = gpusort_stream_init(&node->spec, estate, css->ss.ss_ScanTupleSlot);
 }
 
@@ -61,9 +63,9 @@ make_input(GpusortNode *node)
 		.name = "GpuSort",
 		.node = &node->css.ss.ps,
 		.verified = gpusort_verify,
-		.expected = outerPlanState(node)->plan->plan_rows * (node->spec.share_columns > 0 ? node->spec.processes : 1),
+		.expected = outerPlanState(node)->plan->plan_rows * (node->spec.share_columns > 0 ? node->processes : 1),
 		.limit = gpusort_node_limit(&node->spec, node->css.ss.ps.ps_ExprContext),
-		.memory = gpusort_guc_memory_limit(node->spec.processes),
+		.memory = gpusort_guc_memory_limit(node->processes),
 	};
 }
 
@@ -79,7 +81,10 @@ sort_node(GpusortNode *node)
 	bool		mine;
 
 	input.fed = node->feed != NULL;
-	if (!gpusort_enabled)
+	/* core cannot take the rows of several processes */
+	if (node->shares != NULL)
+		input.core_reason = NULL;
+	else if (!gpusort_enabled)
 		input.core_reason = "gpusort.enabled is off";
 	else if (node->css.ss.ps.state->es_epq_active != NULL)
 		input.core_reason = "a row is rechecked after a concurrent update";
@@ -188,7 +193,7 @@ explain_node(CustomScanState *css, List *ancestors, ExplainState *es)
 		gpusort_stream_figures(node->stream, &node->figures);
 	gpusort_node_explain(css, &node->spec, &node->figures, ancestors, es);
 	if (node->participants != NULL)
-		gpusort_participant_explain(node->participants, node->spec.processes - 1, es);
+		gpusort_participant_explain(node->participants, node->processes - 1, es);
 }
 
 /* ---- shares ---- */
@@ -204,10 +209,15 @@ static void
 reinit_shares(CustomScanState *css, ParallelContext *pcxt, void *coordinate)
 {
 	GpusortNode *node = (GpusortNode *) css;
-	GpusortStreamInput input = make_input(node);
+	GpusortStreamInput input;
 
 	forget_sort(node);
-	node->shares = coordinate;
+	/* without a segment the leader is alone */
+	node->shares = pcxt->seg != NULL ? coordinate : NULL;
+	node->processes = pcxt->nworkers + 1;
+	if (node->shares == NULL)
+		return;
+	input = make_input(node);
 	MemoryContextReset(node->shares_cxt);
 	gpusort_shares_begin(node->shares, &input, node->spec.share_columns, node->shares_cxt);
 }
@@ -219,7 +229,8 @@ init_shares(CustomScanState *css, ParallelContext *pcxt, void *coordinate)
 
 	if (node->shares_cxt == NULL)
 		node->shares_cxt = AllocSetContextCreate(css->ss.ps.state->es_query_cxt, "GpuSort shares", ALLOCSET_SMALL_SIZES);
-	gpusort_shares_init(coordinate, pcxt->nworkers, pcxt->seg);
+	if (pcxt->seg != NULL)
+		gpusort_shares_init(coordinate, pcxt->nworkers, pcxt->seg);
 	reinit_shares(css, pcxt, coordinate);
 }
 
@@ -235,7 +246,7 @@ shutdown_node(CustomScanState *css)
 {
 	GpusortNode *node = (GpusortNode *) css;
 	MemoryContext old;
-	int			n = node->spec.processes;
+	int			n = node->processes;
 
 	if (node->shares == NULL || IsParallelWorker())
 		return;

@@ -150,6 +150,7 @@ replace_sorts(Replacement *in, Plan *plan, GpusortBound bound)
 		return NULL;
 	check_stack_depth();
 
+	gpusort_plan_settle_shares(plan);
 	if (plan->lefttree != NULL)
 		plan->lefttree = gpusort_plan_lower_projection(plan->lefttree);
 	if (!IsA(plan, Sort) && !IsA(plan, GatherMerge) && !IsA(plan, MergeAppend) && !IsA(plan, Result) &&

@@ -348,6 +348,12 @@ extern bool gpusort_plan_has_run_condition(const Query *query, bool partitioned)
  */
 extern void gpusort_plan_offer_windows(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *window_rel);
 
+/*
+ * In a finished plan: has a GpuSort that returns shares return the columns of its child by their numbers.  setrefs.c finds them by
+ * their expressions, of which two may be equal, and leaves constants as they are.
+ */
+extern void gpusort_plan_settle_shares(Plan *plan);
+
 /* The same for groups whose aggregates sort: partial paths of grouped, and a Gather of them. */
 extern void gpusort_plan_offer_groups(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *grouped);
 

@@ -51,7 +51,7 @@ plan_shares(PlannerInfo *root, RelOptInfo *rel, CustomPath *path, List *targetli
 	Plan	   *child = linitial(children);
 	CustomScan *scan = gpusort_plan_scan(child, child, child->targetlist, &gpusort_node_methods);
 
-	/* setrefs.c comes later */
+	/* setrefs.c comes later, and then gpusort_plan_settle_shares() */
 	scan->scan.plan.targetlist = targetlist;
 	scan->custom_scan_tlist = copyObject(targetlist);
 	scan->scan.plan.qual = scan->scan.plan.initPlan = NIL;
@@ -60,6 +60,15 @@ plan_shares(PlannerInfo *root, RelOptInfo *rel, CustomPath *path, List *targetli
 	scan->custom_private = gpusort_plan_private(order, gpusort_unbounded, lsecond_int(numbers), linitial_int(numbers));
 	gpusort_plan_mark(scan);
 	return &scan->scan.plan;
+}
+
+void
+gpusort_plan_settle_shares(Plan *plan)
+{
+	CustomScan *scan = (CustomScan *) plan;
+
+	if (IsA(plan, CustomScan) && scan->methods == &gpusort_node_methods && plan->parallel_aware)
+		plan->targetlist = gpusort_plan_references(INDEX_VAR, scan->custom_scan_tlist);
 }
 
 static const CustomPathMethods shares_methods = {
@@ -89,7 +98,7 @@ add_column(Sorted *sorted, int attno, Oid operator, Oid collation, bool nulls_fi
 	return comparison != GPUSORT_COMPARISON_LIBC && comparison != GPUSORT_COMPARISON_CITEXT;
 }
 
-/* Finds the columns by which a window sorts: those of its partitions first, each once.  False if they cannot be sorted by. */
+/* Finds the columns by which a window sorts: those of its partitions first.  False if they cannot be sorted by. */
 static bool
 find_window_columns(const WindowClause *window, const PathTarget *target, Sorted *sorted)
 {
@@ -109,8 +118,7 @@ find_window_columns(const WindowClause *window, const PathTarget *target, Sorted
 		if (i == n)
 			return false;
 		expr = list_nth(target->exprs, i);
-		if (!list_member_ptr(sorted->exprs, expr) &&
-			!add_column(sorted, i + 1, clause->sortop, exprCollation((Node *) expr), clause->nulls_first, expr))
+		if (!add_column(sorted, i + 1, clause->sortop, exprCollation((Node *) expr), clause->nulls_first, expr))
 			return false;
 	}
 	return true;
@@ -205,10 +213,10 @@ strip_window_functions(Node *node, bool *safe)
  * from worker to worker.  Here one process has them all.
  */
 static bool
-are_safe(PlannerInfo *root, const RelOptInfo *window_rel)
+are_safe(PlannerInfo *root)
 {
 	bool		safe = true;
-	Node	   *exprs = strip_window_functions((Node *) window_rel->reltarget->exprs, &safe);
+	Node	   *exprs = strip_window_functions((Node *) root->processed_tlist, &safe);
 
 	return safe && is_parallel_safe(root, exprs) && is_parallel_safe(root, (Node *) root->parse->windowClause);
 }
@@ -250,7 +258,7 @@ make_shares(PlannerInfo *root, RelOptInfo *rel, Path *partial, double processes,
 
 /* Puts the nodes of a path, which are WindowAggs and Sorts, or an Agg, above another one, which has a part of the rows. */
 static Path *
-rebuild(PlannerInfo *root, RelOptInfo *rel, const Path *path, const Path *lowest, Path *shares, double part)
+rebuild(PlannerInfo *root, RelOptInfo *rel, const Path *path, const Sorted *sorted, Path *shares, double part)
 {
 	bool		groups = IsA(path, AggPath);
 	Size		bytes = groups ? sizeof(AggPath) : sizeof(WindowAggPath);
@@ -258,25 +266,34 @@ rebuild(PlannerInfo *root, RelOptInfo *rel, const Path *path, const Path *lowest
 	Path	   *subpath;
 	Path	   *copy;
 
-	if (path == lowest)
+	if (path == sorted->input)
 		return shares;
 	if (!groups && !IsA(path, WindowAggPath))
-		return (Path *) create_sort_path(root, rel, rebuild(root, rel, ((const SortPath *) path)->subpath, lowest, shares, part),
+		return (Path *) create_sort_path(root, rel, rebuild(root, rel, ((const SortPath *) path)->subpath, sorted, shares, part),
 										 path->pathkeys, -1);
 	copy = memcpy(palloc(bytes), path, bytes);
 	below = groups ? ((const AggPath *) path)->subpath : ((const WindowAggPath *) path)->subpath;
-	subpath = rebuild(root, rel, below, lowest, shares, part);
+	subpath = rebuild(root, rel, below, sorted, shares, part);
 	if (groups)
 		((AggPath *) copy)->subpath = subpath;
 	else
+	{
+		const WindowClause *window = ((const WindowAggPath *) path)->winclause;
+		List	   *pathkeys = make_pathkeys_for_sortclauses(root, list_concat_copy(window->partitionClause, window->orderClause),
+															 root->processed_tlist);
+
+		/* the input of the plan for one process may have been sorted by more, such as an index's */
+		if (!pathkeys_contained_in(pathkeys, subpath->pathkeys))
+			subpath = (Path *) create_sort_path(root, rel, subpath, pathkeys, -1);
 		((WindowAggPath *) copy)->subpath = subpath;
+	}
 	copy->parallel_aware = false;
 	copy->parallel_safe = true;
 	copy->parallel_workers = shares->parallel_workers;
 	copy->rows = clamp_row_est(path->rows * part);
 	copy->startup_cost = subpath->startup_cost + Max(path->startup_cost - below->startup_cost, 0);
 	copy->total_cost = subpath->total_cost + Max(path->total_cost - below->total_cost, 0) * part;
-	copy->pathkeys = subpath->pathkeys;
+	copy->pathkeys = groups ? list_truncate(list_copy(subpath->pathkeys), sorted->shared) : subpath->pathkeys;
 	gpusort_path_inherit_disabled(copy, subpath);
 	return copy;
 }
@@ -308,12 +325,15 @@ offer_shared(PlannerInfo *root, RelOptInfo *rel, const Path *serial, Path *parti
 	input = gpusort_cost_input(rows, partial->pathtarget->width, partial, &key);
 	if (IsA(sorted->input, SortPath))
 		cost -= Max(sorted->input->total_cost - ((SortPath *) sorted->input)->subpath->total_cost - gpusort_cost_sort(&input), 0);
-	path = rebuild(root, rel, serial, sorted->input, make_shares(root, rel, partial, processes, sorted, &input),
+	path = rebuild(root, rel, serial, sorted, make_shares(root, rel, partial, processes, sorted, &input),
 				   partial->rows / Max(rows, 1));
 	if (!gpusort_force && path->total_cost >= SHARE_MARGIN * cost)
 		return;
 	rel->consider_parallel = true;
 	add_partial_path(rel, path);
+	/* another one may be cheaper */
+	if (!list_member_ptr(rel->partial_pathlist, path))
+		return;
 	rows = serial->rows;
 	path = (Path *) create_gather_path(root, rel, path, path->pathtarget, NULL, &rows);
 	if (gpusort_force || path->total_cost < SHARE_MARGIN * cost)
@@ -340,7 +360,7 @@ gpusort_plan_offer_windows(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo 
 	ListCell   *lc;
 
 	/* a run condition ends each partition early: then a bound removes rows before they are sorted (groups.c) */
-	if (partial == NULL || gpusort_plan_has_run_condition(root->parse, true) || !are_safe(root, window_rel))
+	if (partial == NULL || gpusort_plan_has_run_condition(root->parse, true) || !are_safe(root))
 		return;
 	foreach(lc, window_rel->pathlist)
 	{

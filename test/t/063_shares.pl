@@ -96,6 +96,34 @@ foreach my $i (1 .. $cases)
 }
 cmp_ok($plans{shared} // 0, '>', $cases / 8, "$plans{shared} of $cases plans had shares");
 
+# ---- plans of other kinds ----
+
+answer($session, 'RESET ALL', 'CREATE TEMP TABLE mine AS SELECT i % 7 AS x FROM generate_series(1, 50) i', 'CREATE INDEX ON t (few, mid, k) INCLUDE (id, f)',
+	'CREATE FUNCTION leaders(int) RETURNS int LANGUAGE sql PARALLEL RESTRICTED IMMUTABLE AS \'SELECT $1\'', 'VACUUM ANALYZE t');
+foreach my $query (
+	# an Append has more workers than its arms
+	'SELECT count(*), sum(r) FROM (' . join(' UNION ALL ', map { "SELECT id, row_number() OVER (PARTITION BY $_ ORDER BY id) AS r FROM t" } ('few', 'mid') x 4) . ') u',
+	'SELECT count(*), sum(r) FROM t JOIN (SELECT id, row_number() OVER (PARTITION BY few ORDER BY id) AS r FROM one) w USING (id)',
+	# what only the leader can compute
+	'SELECT sum(c), sum(r) FROM (SELECT (SELECT count(*) FROM mine WHERE x = few) AS c, row_number() OVER (PARTITION BY few ORDER BY id) AS r FROM t OFFSET 0) z',
+	'SELECT sum(c), sum(r) FROM (SELECT leaders(few) AS c, row_number() OVER (PARTITION BY few ORDER BY id) AS r FROM t OFFSET 0) z',
+	# a constant, and a column twice
+	"SELECT sum(r) FROM (SELECT id, row_number() OVER (PARTITION BY few, kind ORDER BY id) AS r FROM (SELECT id, few, 'x'::text AS kind FROM t) s OFFSET 0) z",
+	'SELECT sum(r) FROM (SELECT id, row_number() OVER (PARTITION BY few, c ORDER BY id) AS r FROM (SELECT few, few AS c, id FROM t) s OFFSET 0) z',
+	"SELECT kind, few, percentile_cont(0.5) WITHIN GROUP (ORDER BY f) FROM (SELECT few, 'x'::text AS kind, f FROM t) s GROUP BY kind, few ORDER BY few",
+	# an index has an order that serves both windows
+	'SELECT sum(hashint8(a)), sum(hashint8(b)) FROM (SELECT sum(id) OVER (PARTITION BY few ORDER BY mid, k) AS a, count(*) OVER (PARTITION BY few ORDER BY f, mid) AS b FROM t WHERE f = 1 OFFSET 0) z',
+	'SELECT sum(hashint8(a)), sum(hashint8(b)) FROM (SELECT sum(id) OVER (PARTITION BY few ORDER BY mid, k) AS a, count(*) OVER (PARTITION BY few ORDER BY mid) AS b FROM t OFFSET 0) z')
+{
+	same_answer($query, 3, $_, $query) foreach 'SET enable_seqscan = on', 'SET enable_seqscan = off', 'SET enable_partitionwise_aggregate = on; SET enable_hashjoin = on; SET enable_nestloop = off';
+}
+answer($session, 'RESET ALL', "${shared}2", "PREPARE p AS SELECT sum(r) FROM (SELECT row_number() OVER (PARTITION BY mid ORDER BY k, id) AS r FROM t OFFSET 0) q", 'SET plan_cache_mode = force_generic_plan');
+my $prepared = answer($session, 'EXECUTE p');
+$session->{err} = '';
+is(answer($session, 'SET gpusort.enabled = off', 'EXECUTE p'), $prepared, 'a plan with shares when gpusort is off');
+is($session->{err}, '', 'and no error');
+answer($session, 'DEALLOCATE p', 'DROP TABLE mine');
+
 # ---- what EXPLAIN says ----
 
 my $window = 'SELECT id, row_number() OVER w AS r, sum(k) OVER w AS s FROM t WINDOW w AS (PARTITION BY mid ORDER BY k, id)';
