@@ -26,9 +26,19 @@
 #include "base/fault.h"
 #include "base/pages.h"
 
-/* A session that has filled THREAD_BYTES of its own arena has a thread make the next AHEAD_BYTES. */
+/*
+ * Each step makes a quarter of the pages that there are, within these bounds: little memory is
+ * made in vain.  A step takes 40 ms for pages of 4 kB, and 20 ms for huge pages.
+ */
+#define FIRST_STEP_BYTES	GPUSORT_HUGE_PAGE
+#define LAST_STEP_BYTES		((Size) 64 * 1024 * 1024)
+
+/*
+ * A session that has filled THREAD_BYTES of its own arena has a thread make pages ahead.  When fewer
+ * than AHEAD_BYTES are left, the thread makes twice as many.
+ */
 #define THREAD_BYTES	((Size) 16 * 1024 * 1024)
-#define AHEAD_BYTES		((Size) 64 * 1024 * 1024)
+#define AHEAD_BYTES		((Size) 32 * 1024 * 1024)
 
 struct GpusortArena
 {
@@ -38,6 +48,7 @@ struct GpusortArena
 	GpusortArenaFile *file;		/* in shared memory, which may be gone once the arena is adopted, or: */
 	GpusortArenaFile own;		/* if the process has made it for itself */
 	GpusortPageMaker pages;		/* in this process; mem is NULL if there is no memory */
+	Size		made;			/* bytes that have pages, as far as this process knows */
 	bool		dropped;		/* the file is not kept */
 	bool		attached;		/* it is only read */
 	bool		ahead;			/* a thread may make pages before they are allocated */
@@ -110,6 +121,7 @@ hold(GpusortArena *arena)
 	const GpusortSharedBuffer *buffer = &arena->file->buffer;
 
 	gpusort_page_maker_begin(&arena->pages, buffer->fd, buffer->mem, buffer->bytes);
+	arena->made = buffer->bytes;
 	arena->name = arena->file->name;
 	dlist_push_head(&held_arenas, &arena->node);
 	arena->callback.func = end_held;
@@ -257,35 +269,44 @@ gpusort_arena_attach(GpusortArenaFile *file)
 	return arena;
 }
 
+/* Bytes of pages that a thread makes ahead; 0: there is no thread. */
+static inline Size
+ahead_bytes(const GpusortArena *arena)
+{
+	return arena->ahead && arena->file->used >= THREAD_BYTES ? AHEAD_BYTES : 0;
+}
+
 /* Has pages made, so that the arena has this many bytes at least.  Checks for interrupts.  Returns false if there is no memory. */
 static bool
 make_pages(GpusortArena *arena, Size bytes)
 {
-	Size		end = TYPEALIGN(GPUSORT_HUGE_PAGE, bytes);
-	bool		made = true;
+	Size		ahead = 2 * ahead_bytes(arena);
+	Size		end = bytes;
+	bool		made;
 
-	while (made && gpusort_page_maker_made(&arena->pages) < end)
+	if (ahead == 0)
+		end = Max(bytes, arena->made + Min(Max(FIRST_STEP_BYTES, arena->made / 4), LAST_STEP_BYTES));
+	end = Min(TYPEALIGN(FIRST_STEP_BYTES, end), GPUSORT_SHARED_BYTES);
+	do
 	{
 		CHECK_FOR_INTERRUPTS();
-		made = gpusort_page_maker_need(&arena->pages, end);
-	}
-	/* the file may have pages of an earlier query beyond */
-	arena->file->buffer.bytes = Max(arena->file->buffer.bytes, gpusort_page_maker_made(&arena->pages));
-	return made;
+		made = gpusort_page_maker_need(&arena->pages, end, Min(end + ahead, GPUSORT_SHARED_BYTES), &arena->made);
+		/* the file may have pages of an earlier query beyond */
+		arena->file->buffer.bytes = Max(arena->file->buffer.bytes, arena->made);
+	} while (made && arena->made < end);
+	return arena->made >= bytes;
 }
 
 void *
 gpusort_arena_alloc(GpusortArena *arena, Size bytes)
 {
 	Size		used = arena->file->used;
-	Size		end = used + MAXALIGN(bytes);
 
+	bytes = MAXALIGN(bytes);
 	if (GPUSORT_FAULT(ARENA) || arena->pages.mem == NULL || bytes > GPUSORT_SHARED_BYTES - used ||
-		(end > gpusort_page_maker_made(&arena->pages) && !make_pages(arena, end)))
+		(used + bytes + ahead_bytes(arena) > arena->made && !make_pages(arena, used + bytes)))
 		return NULL;
-	arena->file->used = end;
-	if (arena->ahead && used >= THREAD_BYTES)
-		gpusort_page_maker_go_ahead(&arena->pages, Min(TYPEALIGN(GPUSORT_HUGE_PAGE, end + AHEAD_BYTES), GPUSORT_SHARED_BYTES));
+	arena->file->used += bytes;
 	return arena->pages.mem + used;
 }
 

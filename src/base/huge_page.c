@@ -7,7 +7,7 @@
  * than small ones, but not on a virtual machine that has given its free memory back to the
  * host, and the kernel does not tell in advance.  So gpusort_huge_pages_ask() touches the
  * first huge page of a buffer.  If that takes longer than 4 kB pages would, the rest of the
- * buffer gets 4 kB pages, and so does all other memory for the next REMEMBERED_NS.
+ * buffer gets 4 kB pages, and so do other buffers for the next REMEMBERED_NS.
  *
  * Files in memory have huge pages only if the administrator has set so, and mostly they are
  * set to "never".  From Linux 6.1 on, MADV_COLLAPSE makes them all the same.
@@ -22,13 +22,13 @@
 
 #include "base/clock.h"
 
-/* Huge pages are slow if one takes longer than this: 1 ms. */
+/* Huge pages are slow if touching one takes longer than this: 1 ms. */
 #define SLOW_NS			UINT64_C(1000000)
 
 /* After a slow huge page, no huge pages are asked for during this time: 0.5 s. */
 #define REMEMBERED_NS	UINT64_C(500000000)
 
-/* Huge pages of a file that are made by one call, between two looks at the clock */
+/* Huge pages that are made by one call, between two looks at the clock */
 #define COLLAPSE_PAGES	8
 
 /* Systems other than Linux have no such pages: size_is_known() is false there. */
@@ -57,35 +57,22 @@ size_is_known(void)
 	return MADV_HUGEPAGE != 0 && page * (page / 8) == GPUSORT_HUGE_PAGE;
 }
 
-static bool
-were_slow(void)
-{
-	return gpusort_clock_ns() < __atomic_load_n(&slow_until, __ATOMIC_RELAXED);
-}
-
-/* Notes if this many huge pages that have been made since this time were slow.  Returns whether they were fast. */
-static bool
-were_fast(size_t pages, uint64_t begun)
-{
-	uint64_t	done = gpusort_clock_ns();
-
-	if (done - begun <= pages * SLOW_NS)
-		return true;
-	__atomic_store_n(&slow_until, done + REMEMBERED_NS, __ATOMIC_RELAXED);
-	return false;
-}
-
 /* Touches a huge page, unless they were slow lately.  Returns whether it was fast. */
 static bool
 touch_is_fast(char *page)
 {
 	uint64_t	begun = gpusort_clock_ns();
+	uint64_t	done;
 
-	if (were_slow())
+	if (begun < __atomic_load_n(&slow_until, __ATOMIC_RELAXED))
 		return false;
 	(void) madvise(page, GPUSORT_HUGE_PAGE, MADV_HUGEPAGE);
 	*(volatile char *) page = 0;
-	return were_fast(1, begun);
+	done = gpusort_clock_ns();
+	if (done - begun <= SLOW_NS)
+		return true;
+	__atomic_store_n(&slow_until, done + REMEMBERED_NS, __ATOMIC_RELAXED);
+	return false;
 }
 
 void
@@ -101,7 +88,7 @@ gpusort_huge_pages_ask(void *mem, size_t bytes)
 }
 
 bool
-gpusort_huge_pages_collapse(void *mem, size_t bytes)
+gpusort_huge_pages_collapse(void *mem, size_t bytes, int64_t *ns)
 {
 	/* MADV_COLLAPSE of a part that has no whole huge page may report success */
 	if (!size_is_known())
@@ -111,10 +98,14 @@ gpusort_huge_pages_collapse(void *mem, size_t bytes)
 		size_t		left = (bytes - done) / GPUSORT_HUGE_PAGE;
 		size_t		pages = left < COLLAPSE_PAGES ? left : COLLAPSE_PAGES;
 		uint64_t	begun = gpusort_clock_ns();
+		int			failed;
 
-		if (were_slow() || madvise((char *) mem + done, pages * GPUSORT_HUGE_PAGE, MADV_COLLAPSE) != 0)
+		if (*ns <= 0)
 			return false;
-		(void) were_fast(pages, begun);
+		failed = madvise((char *) mem + done, pages * GPUSORT_HUGE_PAGE, MADV_COLLAPSE);
+		*ns -= (int64_t) (gpusort_clock_ns() - begun);
+		if (failed)
+			return false;
 		done += pages * GPUSORT_HUGE_PAGE;
 	}
 	return true;

@@ -21,18 +21,32 @@
 #include <sys/mman.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/thread.h"
 
-/* Signals have to wait for a step to end, and a call makes one at most. */
-#define STEP_BYTES		(8 * GPUSORT_HUGE_PAGE)
+/*
+ * Mostly a huge page takes less than FAST_HUGE_NS nanoseconds, and saves more.  But on a virtual machine that
+ * had given its memory back to the host it takes 5 ms, and pays only in the session's next queries.  Then a process
+ * may spend FIRST_HUGE_NS on huge pages, and a HUGE_PART'th of the time since it began.
+ */
+#define FAST_HUGE_NS	1000000
+#define FIRST_HUGE_NS	2000000
+#define HUGE_PART		8
+#define STEP_HUGE_NS	20000000
 
-/* A process that needs pages looks this often whether the thread has made them: 0.2 ms. */
-#define LOOK_NS			200000
+/* Signals have to wait for a step to end, and a call for one at most, or this long for the thread: 10 ms. */
+#define STEP_BYTES		(8 * GPUSORT_HUGE_PAGE)
+#define WAIT_NS			10000000
 
 void
 gpusort_page_maker_begin(GpusortPageMaker *maker, int fd, char *mem, size_t made)
 {
-	*maker = (GpusortPageMaker) {.fd = fd, .mem = mem, .made = made};
+	*maker = (GpusortPageMaker) {
+		.fd = fd,
+		.mem = mem,
+		.begun = gpusort_clock_ns(),
+		.made = made,
+	};
 }
 
 /* Gives a part of the file memory, in pages as the kernel likes.  Returns false if there is none. */
@@ -51,29 +65,34 @@ allocate(int fd, size_t begin, size_t bytes)
 	return error == 0;
 }
 
-/* Makes and maps the next pages up to end, but not more than a step.  Returns false if there is no memory. */
+/* Makes and maps the pages from begin to end.  Returns false if there is no memory. */
 static bool
-make_step(GpusortPageMaker *maker, size_t end)
+make_pages(GpusortPageMaker *maker, size_t begin, size_t end)
 {
-	size_t		begin = maker->made;
-	size_t		bytes = end - begin < STEP_BYTES ? end - begin : STEP_BYTES;
+	int64_t		allowed = FIRST_HUGE_NS + (int64_t) (gpusort_clock_ns() - maker->begun) / HUGE_PART - maker->spent;
+	int64_t		left;
+	bool		done;
 
 	/* a huge page takes the place of one page at least */
-	for (size_t page = 0; page < bytes; page += GPUSORT_HUGE_PAGE)
+	for (size_t page = begin; page < end; page += GPUSORT_HUGE_PAGE)
 	{
-		if (!allocate(maker->fd, begin + page, 1))
+		if (!allocate(maker->fd, page, 1))
 			return false;
 	}
-	if (!gpusort_huge_pages_collapse(maker->mem + begin, bytes))
-	{
-		if (!allocate(maker->fd, begin, bytes))
-			return false;
+	if (maker->fast || allowed > STEP_HUGE_NS)
+		allowed = STEP_HUGE_NS;
+	left = allowed;
+	done = gpusort_huge_pages_collapse(maker->mem + begin, end - begin, &left);
+	maker->spent += allowed - left;
+	maker->fast = done && allowed - left <= (int64_t) ((end - begin) / GPUSORT_HUGE_PAGE) * FAST_HUGE_NS;
+	if (done)
+		return true;
+	if (!allocate(maker->fd, begin, end - begin))
+		return false;
 #ifdef MADV_POPULATE_WRITE
-		/* Linux before 5.14 does not know it, and faults map the pages */
-		(void) madvise(maker->mem + begin, bytes, MADV_POPULATE_WRITE);
+	/* Linux before 5.14 does not know it, and faults map the pages */
+	(void) madvise(maker->mem + begin, end - begin, MADV_POPULATE_WRITE);
 #endif
-	}
-	__atomic_store_n(&maker->made, begin + bytes, __ATOMIC_RELEASE);
 	return true;
 }
 
@@ -83,45 +102,87 @@ make_ahead(void *arg)
 {
 	GpusortPageMaker *maker = arg;
 
-	while (maker->made < maker->wanted && !__atomic_load_n(&maker->stop, __ATOMIC_RELAXED))
+	pthread_mutex_lock(&maker->lock);
+	while (!maker->stop && !maker->failed)
 	{
-		if (!make_step(maker, maker->wanted))
-			break;
+		size_t		begin = maker->made;
+		size_t		left = maker->wanted - begin;
+		bool		made;
+
+		if (left == 0)
+		{
+			pthread_cond_wait(&maker->changed, &maker->lock);
+			continue;
+		}
+		pthread_mutex_unlock(&maker->lock);
+		made = make_pages(maker, begin, begin + (left < STEP_BYTES ? left : STEP_BYTES));
+		pthread_mutex_lock(&maker->lock);
+		maker->failed = !made;
+		if (made)
+			maker->made = begin + (left < STEP_BYTES ? left : STEP_BYTES);
+		pthread_cond_signal(&maker->changed);
 	}
-	__atomic_store_n(&maker->ended, true, __ATOMIC_RELEASE);
+	pthread_mutex_unlock(&maker->lock);
 	return NULL;
 }
 
-/* Is the thread at work? */
+/* Starts the thread.  Returns false if that fails. */
 static bool
-is_at_work(GpusortPageMaker *maker)
+start_thread(GpusortPageMaker *maker)
 {
-	if (maker->threaded && __atomic_load_n(&maker->ended, __ATOMIC_ACQUIRE))
-		(void) gpusort_page_maker_end(maker);
+	pthread_condattr_t monotonic;
+
+	pthread_mutex_init(&maker->lock, NULL);
+	pthread_condattr_init(&monotonic);
+	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+	pthread_cond_init(&maker->changed, &monotonic);
+	pthread_condattr_destroy(&monotonic);
+	maker->wanted = maker->made;
+	maker->threaded = gpusort_thread_start(&maker->thread, make_ahead, maker) == 0;
 	return maker->threaded;
 }
 
-bool
-gpusort_page_maker_need(GpusortPageMaker *maker, size_t end)
+/* Waits until the thread has made more pages, or has failed, but not for long. */
+static void
+wait_for_step(GpusortPageMaker *maker)
 {
-	const struct timespec pause = {0, LOOK_NS};
+	struct timespec until;
 
-	if (gpusort_page_maker_made(maker) >= end)
-		return true;
-	if (!is_at_work(maker))
-		return maker->made >= end || make_step(maker, end);
-	nanosleep(&pause, NULL);
-	return true;
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_nsec += WAIT_NS;
+	until.tv_sec += until.tv_nsec / 1000000000;
+	until.tv_nsec %= 1000000000;
+	(void) pthread_cond_timedwait(&maker->changed, &maker->lock, &until);
 }
 
-void
-gpusort_page_maker_go_ahead(GpusortPageMaker *maker, size_t end)
+bool
+gpusort_page_maker_need(GpusortPageMaker *maker, size_t end, size_t ahead, size_t *made)
 {
-	if (is_at_work(maker) || end < maker->made + STEP_BYTES)
-		return;
-	maker->wanted = end;
-	maker->ended = maker->stop = false;
-	maker->threaded = gpusort_thread_start(&maker->thread, make_ahead, maker) == 0;
+	bool		failed;
+
+	if (!maker->threaded && (ahead <= end || !start_thread(maker)))
+	{
+		size_t		left = maker->made < end ? end - maker->made : 0;
+		size_t		step = left < STEP_BYTES ? left : STEP_BYTES;
+
+		failed = step > 0 && !make_pages(maker, maker->made, maker->made + step);
+		if (!failed)
+			maker->made += step;
+		*made = maker->made;
+		return !failed;
+	}
+	pthread_mutex_lock(&maker->lock);
+	if (maker->wanted < ahead)
+		maker->wanted = ahead;
+	if (maker->wanted < end)
+		maker->wanted = end;
+	pthread_cond_signal(&maker->changed);
+	if (maker->made < end && !maker->failed)
+		wait_for_step(maker);
+	*made = maker->made;
+	failed = maker->failed && maker->made < end;
+	pthread_mutex_unlock(&maker->lock);
+	return !failed;
 }
 
 size_t
@@ -129,8 +190,13 @@ gpusort_page_maker_end(GpusortPageMaker *maker)
 {
 	if (maker->threaded)
 	{
-		__atomic_store_n(&maker->stop, true, __ATOMIC_RELAXED);
+		pthread_mutex_lock(&maker->lock);
+		maker->stop = true;
+		pthread_cond_signal(&maker->changed);
+		pthread_mutex_unlock(&maker->lock);
 		pthread_join(maker->thread, NULL);
+		pthread_cond_destroy(&maker->changed);
+		pthread_mutex_destroy(&maker->lock);
 		maker->threaded = false;
 	}
 	return maker->made;

@@ -36,11 +36,11 @@ extern "C"
 extern void gpusort_huge_pages_ask(void *mem, size_t bytes);
 
 /*
- * Makes huge pages of the pages of a mapped file in memory, until they turn out to be slow.  mem and
- * bytes are multiples of a huge page, and each of them has at least one page.  Returns whether all
- * of it has huge pages now.
+ * Makes huge pages of the pages of a mapped file in memory until the time, in nanoseconds, has
+ * been used up, and subtracts what it takes.  mem and bytes are multiples of a huge page, and
+ * each of them has at least one page.  Returns whether all of it has huge pages now.
  */
-extern bool gpusort_huge_pages_collapse(void *mem, size_t bytes);
+extern bool gpusort_huge_pages_collapse(void *mem, size_t bytes, int64_t *ns);
 
 /* ---- large_memory.c ---- */
 
@@ -123,33 +123,30 @@ typedef struct GpusortPageMaker
 {
 	int			fd;
 	char	   *mem;			/* where the file is mapped */
-	size_t		made;			/* bytes from the file's begin that have pages; atomic, as are the last two */
-	bool		threaded;		/* there is a thread, which has not been joined */
+	uint64_t	begun;			/* ns of base/clock.h */
+	int64_t		spent;			/* ns spent on huge pages */
+	bool		fast;			/* those of the last step were made fast */
+
+	/* With a thread, protected by lock */
+	bool		threaded;		/* there is one; not protected */
 	pthread_t	thread;
-	size_t		wanted;			/* the thread makes pages up to here */
-	bool		ended;			/* the thread has, or has found no memory */
-	bool		stop;			/* it is to end */
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	size_t		made;			/* bytes from the file's begin that have pages */
+	size_t		wanted;			/* the thread makes pages until made has reached this */
+	bool		failed;			/* there is no memory */
+	bool		stop;
 } GpusortPageMaker;
 
 /* Begins with a file that has pages for its first bytes. */
 extern void gpusort_page_maker_begin(GpusortPageMaker *maker, int fd, char *mem, size_t made);
 
-/* Returns how many bytes have pages. */
-static inline size_t
-gpusort_page_maker_made(const GpusortPageMaker *maker)
-{
-	return __atomic_load_n(&maker->made, __ATOMIC_ACQUIRE);
-}
-
 /*
- * Makes and maps some of the pages up to end, a multiple of a huge page, or waits for the thread that makes them.
- * Takes some ms, after which the caller can be interrupted: it calls again until enough bytes have pages.  Returns
- * false if there is no memory.
+ * Makes and maps some of the pages up to end, a multiple of a huge page, or waits for them.  If ahead is larger, a
+ * thread makes them, and goes on up to ahead.  A call takes some ms, after which the caller can be interrupted: it
+ * calls again until *made, the bytes that have pages, has reached end.  Returns false if there is no memory.
  */
-extern bool gpusort_page_maker_need(GpusortPageMaker *maker, size_t end);
-
-/* Has a thread make pages up to end, a multiple of a huge page, unless it is at work or few are missing. */
-extern void gpusort_page_maker_go_ahead(GpusortPageMaker *maker, size_t end);
+extern bool gpusort_page_maker_need(GpusortPageMaker *maker, size_t end, size_t ahead, size_t *made);
 
 /* Ends the thread, if there is one.  Returns how many bytes have pages. */
 extern size_t gpusort_page_maker_end(GpusortPageMaker *maker);

@@ -47,10 +47,7 @@ main(void)
 		{
 			size_t		before = made;
 
-			if (threaded)
-				gpusort_page_maker_go_ahead(&maker, 2 * BYTES);
-			CHECK(gpusort_page_maker_need(&maker, BYTES), "there is memory");
-			made = gpusort_page_maker_made(&maker);
+			CHECK(gpusort_page_maker_need(&maker, BYTES, threaded ? 2 * BYTES : BYTES, &made), "there is memory");
 			if (!threaded)
 				CHECK(made - before <= STEP, "a call makes %zu bytes at most, not %zu", STEP, made - before);
 			calls++;
@@ -64,11 +61,10 @@ main(void)
 		/* a file that can have no pages */
 		fd = open("/dev/full", O_RDWR);
 		gpusort_page_maker_begin(&maker, fd, NULL, 0);
-		if (threaded)
-			gpusort_page_maker_go_ahead(&maker, 2 * STEP);
-		for (calls = 0; calls < 1000 && gpusort_page_maker_need(&maker, STEP); calls++)
+		made = 1;
+		for (calls = 0; calls < 1000 && gpusort_page_maker_need(&maker, STEP, threaded ? 2 * STEP : STEP, &made); calls++)
 			;
-		CHECK(calls < 1000, "without memory, a call says so");
+		CHECK(calls < 1000 && made == 0, "without memory, a call says so");
 		CHECK(gpusort_page_maker_end(&maker) == 0, "without memory, nothing has been made");
 		close(fd);
 	}
