@@ -281,11 +281,7 @@ create_upper_paths(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input
 	if (stage == UPPERREL_WINDOW && gpusort_enabled && enable_sort)
 		gpusort_plan_offer_windows(root, input_rel, output_rel);
 	if (stage == UPPERREL_GROUP_AGG && gpusort_enabled)
-	{
 		gpusort_plan_offer_aggregates(root, input_rel, output_rel);
-		if (enable_sort)
-			gpusort_plan_offer_groups(root, input_rel, output_rel);
-	}
 }
 
 static void

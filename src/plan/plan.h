@@ -354,9 +354,6 @@ extern void gpusort_plan_offer_windows(PlannerInfo *root, RelOptInfo *input_rel,
  */
 extern void gpusort_plan_settle_shares(Plan *plan);
 
-/* The same for groups whose aggregates sort: partial paths of grouped, and a Gather of them. */
-extern void gpusort_plan_offer_groups(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *grouped);
-
 /*
  * Offers the partial paths of a subquery, of which the planner makes nothing if there is an OFFSET 0: it looks at that before it
  * knows the constant.

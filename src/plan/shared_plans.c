@@ -1,19 +1,18 @@
 /*-------------------------------------------------------------------------
  *
  * shared_plans.c
- *		Offers the planner windows and groups that all processes compute.
+ *		Offers the planner windows that all processes compute.
  *
- * PostgreSQL has no parallel plan for window functions, since all rows of a partition must come to one process, and none for
- * aggregates that sort, whose states cannot be combined.  A GpuSort below a Gather can return shares (sort/share.c), of which
- * each has whole partitions, or groups:
+ * PostgreSQL has no parallel plan for window functions, since all rows of a partition must come to one process.
+ * A GpuSort below a Gather can return shares (sort/share.c), of which each has whole partitions:
  *
  *		Gather
  *		  ->  WindowAgg
  *				->  Parallel Custom Scan (GpuSort)
  *					  ->  a partial plan
  *
- * The planner has made the plan for one process.  Here its WindowAggs, or its Agg, are put above such a GpuSort once more.  All
- * windows must have a partition column in common, by which the lowest one sorts first.  A subquery hands such a partial
+ * The planner has made the plan for one process.  Here its WindowAggs are put above such a GpuSort once more.  All windows
+ * must have a partition column in common, by which the lowest one sorts first.  A subquery hands such a partial
  * path up, so that a filter, a join or an aggregate above runs in all processes as well.
  *
  *-------------------------------------------------------------------------
@@ -79,12 +78,12 @@ static const CustomPathMethods shares_methods = {
 /* What is found in the plan of one process */
 typedef struct Sorted
 {
-	Path	   *input;			/* what the lowest WindowAgg, or the Agg, reads, in its order: */
+	Path	   *input;			/* what the lowest WindowAgg reads, in its order: */
 	List	   *pathkeys;
 	GpusortSortColumn *columns; /* the same, of the target that partial paths have */
 	List	   *exprs;			/* which these are */
 	int			n;
-	int			shared;			/* so many of them are partition columns of all windows, or those of the groups */
+	int			shared;			/* so many of them are partition columns of all windows */
 } Sorted;
 
 /* Adds a column.  False if gpusort may leave the sort to core when it is executed: it may have come to distrust the words of libc's strings. */
@@ -119,29 +118,6 @@ find_window_columns(const WindowClause *window, const PathTarget *target, Sorted
 			return false;
 		expr = list_nth(target->exprs, i);
 		if (!add_column(sorted, i + 1, clause->sortop, exprCollation((Node *) expr), clause->nulls_first, expr))
-			return false;
-	}
-	return true;
-}
-
-/* The same of pathkeys */
-static bool
-find_pathkey_columns(List *pathkeys, const PathTarget *target, Sorted *sorted)
-{
-	ListCell   *lc;
-
-	sorted->columns = palloc(list_length(pathkeys) * sizeof(GpusortSortColumn));
-	foreach(lc, pathkeys)
-	{
-		PathKey    *pathkey = lfirst_node(PathKey, lc);
-		EquivalenceMember *member = NULL;
-		int			attno = 0;
-
-		while (member == NULL && attno < list_length(target->exprs))
-			member = find_ec_member_matching_expr(pathkey->pk_eclass, list_nth(target->exprs, attno++), NULL);
-		if (member == NULL || pathkey->pk_eclass->ec_has_volatile ||
-			!add_column(sorted, attno, gpusort_pathkey_operator(pathkey, member->em_datatype), pathkey->pk_eclass->ec_collation,
-						pathkey->pk_nulls_first, list_nth(target->exprs, attno - 1)))
 			return false;
 	}
 	return true;
@@ -256,46 +232,37 @@ make_shares(PlannerInfo *root, RelOptInfo *rel, Path *partial, double processes,
 	return &path->path;
 }
 
-/* Puts the nodes of a path, which are WindowAggs and Sorts, or an Agg, above another one, which has a part of the rows. */
+/* Puts the windows of a path, and the sorts between them, above another one, which has a part of the rows. */
 static Path *
 rebuild(PlannerInfo *root, RelOptInfo *rel, const Path *path, const Sorted *sorted, Path *shares, double part)
 {
-	bool		groups = IsA(path, AggPath);
-	Size		bytes = groups ? sizeof(AggPath) : sizeof(WindowAggPath);
+	WindowAggPath *window;
 	const Path *below;
-	Path	   *subpath;
-	Path	   *copy;
+	List	   *pathkeys;
 
 	if (path == sorted->input)
 		return shares;
-	if (!groups && !IsA(path, WindowAggPath))
+	if (!IsA(path, WindowAggPath))
 		return (Path *) create_sort_path(root, rel, rebuild(root, rel, ((const SortPath *) path)->subpath, sorted, shares, part),
 										 path->pathkeys, -1);
-	copy = memcpy(palloc(bytes), path, bytes);
-	below = groups ? ((const AggPath *) path)->subpath : ((const WindowAggPath *) path)->subpath;
-	subpath = rebuild(root, rel, below, sorted, shares, part);
-	if (groups)
-		((AggPath *) copy)->subpath = subpath;
-	else
-	{
-		const WindowClause *window = ((const WindowAggPath *) path)->winclause;
-		List	   *pathkeys = make_pathkeys_for_sortclauses(root, list_concat_copy(window->partitionClause, window->orderClause),
-															 root->processed_tlist);
-
-		/* the input of the plan for one process may have been sorted by more, such as an index's */
-		if (!pathkeys_contained_in(pathkeys, subpath->pathkeys))
-			subpath = (Path *) create_sort_path(root, rel, subpath, pathkeys, -1);
-		((WindowAggPath *) copy)->subpath = subpath;
-	}
-	copy->parallel_aware = false;
-	copy->parallel_safe = true;
-	copy->parallel_workers = shares->parallel_workers;
-	copy->rows = clamp_row_est(path->rows * part);
-	copy->startup_cost = subpath->startup_cost + Max(path->startup_cost - below->startup_cost, 0);
-	copy->total_cost = subpath->total_cost + Max(path->total_cost - below->total_cost, 0) * part;
-	copy->pathkeys = groups ? list_truncate(list_copy(subpath->pathkeys), sorted->shared) : subpath->pathkeys;
-	gpusort_path_inherit_disabled(copy, subpath);
-	return copy;
+	window = palloc(sizeof(WindowAggPath));
+	*window = *(const WindowAggPath *) path;
+	below = window->subpath;
+	window->subpath = rebuild(root, rel, below, sorted, shares, part);
+	pathkeys = make_pathkeys_for_sortclauses(root, list_concat_copy(window->winclause->partitionClause, window->winclause->orderClause),
+											 root->processed_tlist);
+	/* the input of the plan for one process may have been sorted by more, such as an index's */
+	if (!pathkeys_contained_in(pathkeys, window->subpath->pathkeys))
+		window->subpath = (Path *) create_sort_path(root, rel, window->subpath, pathkeys, -1);
+	window->path.parallel_aware = false;
+	window->path.parallel_safe = true;
+	window->path.parallel_workers = shares->parallel_workers;
+	window->path.rows = clamp_row_est(path->rows * part);
+	window->path.startup_cost = window->subpath->startup_cost + Max(path->startup_cost - below->startup_cost, 0);
+	window->path.total_cost = window->subpath->total_cost + Max(path->total_cost - below->total_cost, 0) * part;
+	window->path.pathkeys = window->subpath->pathkeys;
+	gpusort_path_inherit_disabled(&window->path, window->subpath);
+	return &window->path;
 }
 
 /* Are there enough groups for all processes, by the planner's estimate? */
@@ -340,7 +307,7 @@ offer_shared(PlannerInfo *root, RelOptInfo *rel, const Path *serial, Path *parti
 		add_path(rel, path);
 }
 
-/* Returns the cheapest partial path, if workers can read all that a query's windows or groups need; else NULL. */
+/* Returns the cheapest partial path, if workers can read all that a query's windows need; else NULL. */
 static Path *
 find_partial(const RelOptInfo *input_rel)
 {
@@ -372,39 +339,6 @@ gpusort_plan_offer_windows(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo 
 	}
 	if (serial != NULL)
 		offer_shared(root, window_rel, serial, partial, &sorted);
-}
-
-void
-gpusort_plan_offer_groups(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *grouped)
-{
-	Path	   *partial = find_partial(input_rel);
-	AggPath    *serial = NULL;
-	ListCell   *lc;
-
-	/* where states can be combined, the planner has a parallel plan */
-	if (partial == NULL || !grouped->consider_parallel || IS_OTHER_REL(grouped) || root->parse->groupingSets != NIL ||
-		!root->hasNonPartialAggs)
-		return;
-	foreach(lc, grouped->pathlist)
-	{
-		AggPath    *path = lfirst(lc);
-
-		if (IsA(path, AggPath) && path->aggstrategy == AGG_SORTED && path->aggsplit == AGGSPLIT_SIMPLE &&
-			path->path.param_info == NULL && path->path.parallel_workers == 0 &&
-			(serial == NULL || path->path.total_cost < serial->path.total_cost))
-			serial = path;
-	}
-	if (serial != NULL)
-	{
-		Sorted		sorted = {
-			.input = serial->subpath,
-			.pathkeys = root->group_pathkeys,
-			.shared = GPUSORT_GROUP_PATHKEYS(root),
-		};
-
-		if (sorted.shared > 0 && find_pathkey_columns(root->group_pathkeys, partial->pathtarget, &sorted))
-			offer_shared(root, grouped, &serial->path, partial, &sorted);
-	}
 }
 
 void

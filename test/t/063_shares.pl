@@ -1,7 +1,6 @@
-# Windows, and groups with aggregates that sort, that all processes compute, each for shares of a sorted stream: the answers are
-# core's.
+# Windows that all processes compute, each for shares of a sorted stream: the answers are core's.
 #
-# Queries of one window and of several, and of groups, with any number of workers, with a leader that takes part and one that does not,
+# Queries of one window and of several, and of groups beside them, with any number of workers, with a leader that takes part and one that does not,
 # with memory for all rows and without, in subqueries, joins, lateral joins and cursors.  Then what ends in between: a
 # LIMIT, a cancel, a worker that is killed; and what EXPLAIN and the counters say.
 #
