@@ -150,11 +150,15 @@ gpusort_bound_aggregate(const Agg *agg, const Plan *child)
 GpusortBound
 gpusort_bound_own(const CustomScan *own)
 {
-	List	   *distinct = lsecond(own->custom_private);
+	ListCell   *lc;
 
-	if (!linitial_int(list_nth(own->custom_private, 4)) || lthird(own->custom_private) != NIL ||
-		linitial_node(Aggref, distinct)->aggfilter != NULL)
+	if (!linitial_int(lfourth(own->custom_private)) || lsecond(own->custom_private) != NIL)
 		return gpusort_unbounded;
+	foreach(lc, linitial(own->custom_private))
+	{
+		if (lfirst_node(Aggref, lc)->aggdistinct == NIL || lfirst_node(Aggref, lc)->aggfilter != NULL)
+			return gpusort_unbounded;
+	}
 	/* a Sort or a Gather Merge, all of whose columns are known */
 	return bound_to_one(outerPlan(own), sort_columns(outerPlan(own)));
 }

@@ -14,6 +14,10 @@
  */
 #include "postgres.h"
 
+#include "catalog/pg_proc.h"
+#include "nodes/nodeFuncs.h"
+#include "utils/lsyscache.h"
+
 #include "aggregate/aggregate.h"
 #include "plan/plan.h"
 
@@ -89,10 +93,31 @@ gpusort_bound_child(Limit *limit)
 	return bound;
 }
 
+static bool
+is_unsafe_function(Oid function, void *context)
+{
+	return func_parallel(function) != PROPARALLEL_SAFE;
+}
+
+/*
+ * Is there something in an expression that workers cannot compute?  Of parameters, they know those of the client, and of the
+ * executor's, such as a subquery's result, only those of their part of the plan.
+ */
+static bool
+needs_leader(Node *node, void *context)
+{
+	if (node == NULL)
+		return false;
+	if (IsA(node, Param))
+		return ((Param *) node)->paramkind != PARAM_EXTERN;
+	return IsA(node, SubPlan) || IsA(node, AlternativeSubPlan) || IsA(node, NextValueExpr) || IsA(node, CoerceToDomain) ||
+		check_functions_in_node(node, is_unsafe_function, NULL) || expression_tree_walker(node, needs_leader, NULL);
+}
+
 GpusortBound
 gpusort_bound_gathered(GpusortBound bound)
 {
-	if (!gpusort_plan_needs_leader(bound.count, NULL) && !gpusort_plan_needs_leader(bound.offset, NULL))
+	if (!needs_leader(bound.count, NULL) && !needs_leader(bound.offset, NULL))
 		return bound;
 	/* core knows the number of a LIMIT, but no other */
 	if (bound.unknown_to_core)
