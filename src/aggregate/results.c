@@ -20,7 +20,10 @@
 #include "guc.h"
 
 /* The part of the memory of an order that is for the values of a group */
-#define VALUES_PART		8
+#define VALUES_PART			8
+
+/* More memory than there is */
+#define UNLIMITED_MEMORY	((Size) 1 << 40)
 
 /* A transition of states, which a row advances */
 typedef struct Step
@@ -391,6 +394,20 @@ takes_words(const Source *source)
 
 /* ---- rows ---- */
 
+/* Are all values of a source wanted in an array, and so in memory at last? */
+static bool
+makes_array(const GpusortResults *results, const Source *source)
+{
+	ListCell   *lc;
+
+	foreach(lc, source->members)
+	{
+		if (((const GpusortMember *) lfirst(lc))->kind == GPUSORT_AGGREGATE_SORTED)
+			return results->ngroups == 0;
+	}
+	return false;
+}
+
 /* Gathers all rows, and sorts them. */
 static void
 gather(GpusortResults *results)
@@ -403,7 +420,7 @@ gather(GpusortResults *results)
 		Source	   *source = lfirst(lc);
 
 		if (!source->order->direct)
-			gpusort_order_begin(source->order, memory);
+			gpusort_order_begin(source->order, makes_array(results, source) ? UNLIMITED_MEMORY : memory);
 	}
 	while (gpusort_page_next(&results->page, outerPlanState(results->ps)))
 	{

@@ -118,9 +118,13 @@ presort(PlannerInfo *root, RelOptInfo *grouped, Path *path, double rows, Cost *s
 
 /* Does GpuSort Aggregate compute all aggregates of a query by sorts of its own? */
 static bool
-node_computes(List *aggrefs)
+node_computes(PlannerInfo *root, List *aggrefs)
 {
+	GpusortKeyPlan key;
 	ListCell   *lc;
+
+	if (!gpusort_plan_key(list_truncate(list_copy(root->group_pathkeys), GPUSORT_GROUP_PATHKEYS(root)), &key))
+		return false;
 
 	foreach(lc, aggrefs)
 	{
@@ -191,6 +195,7 @@ gpusort_plan_offer_aggregates(PlannerInfo *root, RelOptInfo *input, RelOptInfo *
 	Path	   *partial = input->partial_pathlist == NIL ? NULL : linitial(input->partial_pathlist);
 	double		rows = input->rows;
 	Cost		saving;
+	bool		words;
 	List	   *aggrefs = NIL;
 	ListCell   *lc;
 
@@ -209,7 +214,10 @@ gpusort_plan_offer_aggregates(PlannerInfo *root, RelOptInfo *input, RelOptInfo *
 	if (serial.aggstrategy != AGG_SORTED || root->group_pathkeys == NIL)
 		return;
 	path = presort(root, grouped, input->cheapest_total_path, rows, &saving);
-	if (path == NULL || gpusort_plan_takes_words(get_sortgrouplist_exprs(serial.groupClause, root->processed_tlist), aggrefs))
-		path = node_computes(aggrefs) ? sort_inside(root, grouped, input->cheapest_total_path, rows) : NULL;
+	words = gpusort_plan_takes_words(get_sortgrouplist_exprs(serial.groupClause, root->processed_tlist), aggrefs);
+	if (path == NULL || words)
+		path = node_computes(root, aggrefs) &&
+			(words || gpusort_force || gpusort_plan_orders_fit(aggrefs, rows, partial->pathtarget->width)) ?
+			sort_inside(root, grouped, input->cheapest_total_path, rows) : NULL;
 	offer(root, grouped, &serial, path, saving);
 }

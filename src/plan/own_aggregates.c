@@ -236,23 +236,20 @@ find_order(Agg *agg, Parts *parts, bool words)
 	return parts->sorted != NULL;
 }
 
-/*
- * Would rows be in temporary files in several orders?  Core's Agg above a GpuSort by the groups has them there once, and its
- * aggregates those of one group.
- */
-static bool
-writes_rows_again(const Agg *agg, const Parts *parts)
+bool
+gpusort_plan_orders_fit(List *aggrefs, double rows, int width)
 {
-	const Plan *child = outerPlan(agg);
 	List	   *orders = NIL;
 	ListCell   *lc;
 	ListCell   *lc2;
 
-	foreach(lc, parts->sorting)
+	foreach(lc, aggrefs)
 	{
 		GpusortAggregateColumn *columns;
 		int			n;
 
+		if (!gpusort_aggregate_sorts(lfirst_node(Aggref, lc)))
+			continue;
 		columns = gpusort_aggregate_order(lfirst_node(Aggref, lc), &n);
 		foreach(lc2, orders)
 		{
@@ -266,9 +263,20 @@ writes_rows_again(const Agg *agg, const Parts *parts)
 		if (lc2 == NULL)
 			orders = lappend(orders, lfirst(lc));
 	}
-	if (gpusort_cost_exceeds_files(child->plan_rows * list_length(orders), child->plan_width))
-		return true;
-	return list_length(orders) > 1 && !gpusort_cost_fits(list_length(orders) * child->plan_rows, child->plan_width);
+	rows *= list_length(orders);
+	return !gpusort_cost_exceeds_files(rows, width) && (list_length(orders) == 1 || gpusort_cost_fits(rows, width));
+}
+
+/* Returns the reason why the node cannot sort by the columns of the groups, or NULL.  Equal texts only have to be side by side. */
+static const char *
+refuse_groups(const Agg *agg, const Sort *sort)
+{
+	GpusortSortColumn *columns = gpusort_cost_columns(unconstify(Sort *, sort));
+
+	for (int i = 0; i < agg->numCols; i++)
+		columns[i].collation =
+			gpusort_rowkey_equality_collation(get_equality_op_for_ordering_op(sort->sortOperators[i], NULL), sort->collations[i]);
+	return gpusort_rowkey_plan(columns, agg->numCols).refusal;
 }
 
 /* Can the node take an Agg's place, and does that pay? */
@@ -276,6 +284,7 @@ static bool
 find_parts(Agg *agg, Parts *parts)
 {
 	const Plan *child = outerPlan(agg);
+	const char *reason;
 	bool		words;
 	ListCell   *lc;
 
@@ -299,7 +308,9 @@ find_parts(Agg *agg, Parts *parts)
 		return true;
 	if (agg->numCols > 0 && !IsA(child, Sort))
 		return refuse(parts, "rows come in the order of the groups");
-	if (!gpusort_force && agg->numCols > 0 && !words && writes_rows_again(agg, parts))
+	if (agg->numCols > 0 && (reason = refuse_groups(agg, (const Sort *) child)) != NULL)
+		return refuse(parts, reason);
+	if (!gpusort_force && agg->numCols > 0 && !words && !gpusort_plan_orders_fit(parts->sorting, child->plan_rows, child->plan_width))
 		return refuse(parts, "several aggregates would each write rows to temporary files");
 	/* a subquery may have sorted the rows for an aggregate: by more than the groups, for the rows of a group */
 	return agg->aggstrategy == AGG_PLAIN || !parts->shows_order || ((const Sort *) child)->numCols == agg->numCols ||

@@ -131,6 +131,12 @@ extern void gpusort_plan_offer_order(PlannerInfo *root, RelOptInfo *rel);
 extern bool gpusort_plan_takes_words(List *groups, List *aggrefs);
 
 /*
+ * Are the rows of these aggregates' orders in memory, if there are several, or do they fit in temporary files?  Core's Agg above a
+ * GpuSort by the groups has rows in files once, and its aggregates those of one group.
+ */
+extern bool gpusort_plan_orders_fit(List *aggrefs, double rows, int width);
+
+/*
  * Returns a GpuSort Aggregate in place of an Agg, of a HashAggregate as gpusort_plan_sort_groups() makes it, and of a Sort below
  * it; NULL if the Agg must stay.
  */
