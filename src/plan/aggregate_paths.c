@@ -214,10 +214,10 @@ gpusort_plan_offer_aggregates(PlannerInfo *root, RelOptInfo *input, RelOptInfo *
 	if (serial.aggstrategy != AGG_SORTED || root->group_pathkeys == NIL)
 		return;
 	path = presort(root, grouped, input->cheapest_total_path, rows, &saving);
+	/* rows of several orders that do not fit in memory would be in files where a parallel plan of core's has none */
 	words = gpusort_plan_takes_words(get_sortgrouplist_exprs(serial.groupClause, root->processed_tlist), aggrefs);
 	if (path == NULL || words)
-		path = node_computes(root, aggrefs) &&
-			(words || gpusort_force || gpusort_plan_orders_fit(aggrefs, rows, partial->pathtarget->width)) ?
+		path = node_computes(root, aggrefs) && (words || gpusort_plan_orders_fit(aggrefs, rows, partial->pathtarget->width)) ?
 			sort_inside(root, grouped, input->cheapest_total_path, rows) : NULL;
 	offer(root, grouped, &serial, path, saving);
 }
