@@ -3,137 +3,359 @@
  * aggregate_state.h
  *		What the files of aggregate/ share.
  *
+ * order.c has the streams of rows, pack.c the words of those that are kept as words, results.c what becomes of a group's rows,
+ * with members.c, percentile.c and states.c.  node.c reads the child and goes from group to group.
+ *
  *-------------------------------------------------------------------------
  */
 #ifndef GPUSORT_AGGREGATE_AGGREGATE_STATE_H
 #define GPUSORT_AGGREGATE_AGGREGATE_STATE_H
 
-#include "access/htup.h"
 #include "executor/executor.h"
 #include "executor/nodeAgg.h"
 #include "fmgr.h"
-#include "nodes/execnodes.h"
-#include "nodes/pg_list.h"
 #include "utils/array.h"
-#include "utils/palloc.h"
+#include "utils/sortsupport.h"
+#include "utils/tuplestore.h"
 
 #include "aggregate/aggregate.h"
-#include "functions/functions.h"
 #include "scan/page.h"
 #include "sort/stream.h"
 
-/* ---- counts of groups ---- */
+/* ---- pack.c: rows as words ---- */
 
-/* All zeros: nothing has been counted. */
-typedef struct GpusortCounts
-{
-	uint64	   *counts;
-	uint32		room;			/* groups that there is room for */
-} GpusortCounts;
+/* The most columns of a row in a word */
+#define GPUSORT_PACK_COLUMNS	16
 
-/* Counts one of a group.  The counts are in this memory context, whose reset frees them. */
-static inline void
-gpusort_counts_add(GpusortCounts *counts, MemoryContext cxt, uint32 group)
+/* A column in a word.  A NULL has a code of its own, in front of those of values or behind them. */
+typedef struct GpusortField
 {
-	if (unlikely(group >= counts->room))
+	const GpusortType *type;
+	bool		descending;
+	bool		nulls_first;
+	bool		nullable;		/* NULL has a code */
+	uint64		least;			/* the keys that have codes */
+	uint64		most;
+	int			bits;
+	int			shift;
+} GpusortField;
+
+/* How rows become words, whose order is that of the rows by all columns */
+typedef struct GpusortPacking
+{
+	int			n;
+	GpusortField fields[GPUSORT_PACK_COLUMNS];
+	bool		narrow;			/* the words have 4 bytes; else 8 */
+} GpusortPacking;
+
+/* Makes the key of a value that is not NULL.  False if it has none, as a numeric with more digits than its type has. */
+static inline bool
+gpusort_pack_key(const GpusortField *field, Datum value, uint64 *key)
+{
+	int64		scaled;
+	union
 	{
-		uint32		room = Max(2 * counts->room, group + 256);
-		Size		bytes = (Size) room * sizeof(uint64);
+		uint32		narrow;
+		uint64		wide;
+	}			made;
 
-		counts->counts = counts->room == 0 ? MemoryContextAllocHuge(cxt, bytes) : repalloc_huge(counts->counts, bytes);
-		memset(counts->counts + counts->room, 0, (Size) (room - counts->room) * sizeof(uint64));
-		counts->room = room;
+	if (unlikely(gpusort_scaled_is(field->type)))
+	{
+		if (!gpusort_scaled_from(field->type, value, &scaled))
+			return false;
+		value = Int64GetDatum(scaled);
 	}
-	counts->counts[group]++;
+	gpusort_type_store_key(field->type->kind, value, 0, &made);
+	*key = field->type->key_bytes == sizeof(uint64) ? made.wide : made.narrow;
+	return true;
 }
-
-static inline uint64
-gpusort_counts_of(const GpusortCounts *counts, uint32 group)
-{
-	return group < counts->room ? counts->counts[group] : 0;
-}
-
-/* ---- values of rows ---- */
 
 /*
- * A column is fetched from the page; anything else is evaluated for the row in a slot, in the memory of an expression
- * context, which the caller resets.
+ * Chooses the codes by the keys of n rows, so that others fit as well, as far as there is room.  keys, nulls: [row * columns +
+ * column].  False if a word has no room for them.
  */
+extern bool gpusort_pack_choose(GpusortPacking *packing, const uint64 *keys, const bool *nulls, int n);
 
-typedef struct GpusortRowValue
-{
-	AttrNumber	attno;			/* this column of the child; 0: something else */
-	ExprState  *state;			/* of something else; else NULL */
-} GpusortRowValue;
-
-/* Prepares for an expression that refers to the child of a plan node. */
-static inline GpusortRowValue
-gpusort_row_value_init(Expr *expr, PlanState *ps)
-{
-	GpusortRowValue value = {0};
-
-	if (IsA(expr, Var) && ((Var *) expr)->varattno > 0)
-		value.attno = ((Var *) expr)->varattno;
-	else
-		value.state = ExecInitExpr(expr, ps);
-	return value;
-}
-
-/* Evaluates it for row i. */
-static inline Datum
-gpusort_row_value_get(const GpusortRowValue *value, ExprContext *econtext, GpusortPage *page, int i, bool *isnull)
-{
-	if (likely(value->attno > 0))
-		return gpusort_page_value(page, i, value->attno, isnull);
-	econtext->ecxt_outertuple = gpusort_page_slot(page, i);
-	return ExecEvalExprSwitchContext(value->state, econtext, isnull);
-}
-
-/* Does row i pass a FILTER?  NULL: there is none. */
+/* Makes a column's bits of a word, of a key, or of NULL.  False if there is no code. */
 static inline bool
-gpusort_row_passes(ExprState *filter, ExprContext *econtext, GpusortPage *page, int i)
+gpusort_pack_code(const GpusortField *field, uint64 key, bool isnull, uint64 *bits)
 {
-	if (likely(filter == NULL))
-		return true;
-	econtext->ecxt_outertuple = gpusort_page_slot(page, i);
-	return ExecQual(filter, econtext);
+	uint64		code;
+
+	if (unlikely(isnull))
+	{
+		code = field->nulls_first ? 0 : PG_UINT64_MAX >> (64 - field->bits);
+		*bits = code << field->shift;
+		return field->nullable;
+	}
+	code = (field->descending ? field->most - key : key - field->least) + (field->nullable && field->nulls_first);
+	*bits = code << field->shift;
+	return likely(key >= field->least && key <= field->most);
 }
 
-/* ---- calls of transition functions ---- */
-
-/* The state of an aggregate for a group */
-typedef struct GpusortState
+/* The value of a key.  A numeric is allocated. */
+static inline Datum
+gpusort_pack_decode(const GpusortType *type, uint64 key)
 {
-	Datum		value;
-	bool		isnull;
-	bool		empty;			/* the first value that is not NULL becomes the state */
-} GpusortState;
+	switch (type->kind)
+	{
+		case GPUSORT_KIND_INT2:
+			return Int16GetDatum(gpusort_unkey_int2((uint32) key));
+		case GPUSORT_KIND_INT4:
+			return Int32GetDatum(gpusort_unkey_int4((uint32) key));
+		case GPUSORT_KIND_FLOAT4:
+			return UInt32GetDatum(gpusort_unkey_float4((uint32) key));
+		case GPUSORT_KIND_INT8:
+			if (unlikely(gpusort_scaled_is(type)))
+				return gpusort_scaled_value(type, gpusort_unkey_int8(key));
+			return Int64GetDatum(gpusort_unkey_int8(key));
+		case GPUSORT_KIND_FLOAT8:
+			return Int64GetDatum((int64) gpusort_unkey_float8(key));
+	}
+	pg_unreachable();
+}
+
+/* Returns a column of the row of a word. */
+static inline Datum
+gpusort_pack_value(const GpusortField *field, uint64 word, bool *isnull)
+{
+	uint64		greatest = PG_UINT64_MAX >> (64 - field->bits);
+	uint64		code = (word >> field->shift) & greatest;
+
+	*isnull = field->nullable && code == (field->nulls_first ? 0 : greatest);
+	if (*isnull)
+		return (Datum) 0;
+	code -= field->nullable && field->nulls_first;
+	return gpusort_pack_decode(field->type, field->descending ? field->most - code : field->least + code);
+}
+
+/* ---- order.c: rows in order ---- */
+
+/* A column of an order's rows: one of the child's, which is fetched from the page, or another expression of one of its rows */
+typedef struct GpusortOrderColumn
+{
+	Expr	   *expr;
+	AttrNumber	attno;			/* this column of the child; 0: another expression */
+	ExprState  *state;			/* of another expression; else NULL */
+	int			guard;			/* the column is NULL unless this one, a FILTER, is true; -1: there is none */
+	int16		length;
+	bool		by_value;
+
+	/* if rows are sorted by it */
+	GpusortSortColumn by;
+	Oid			collation;		/* under which values are compared, unless */
+	bool		bitwise;		/* they are equal if their Datums are; else this function tells */
+	FmgrInfo	function;
+} GpusortOrderColumn;
+
+/* Values of some columns of a row, for the comparison with a later one */
+typedef struct GpusortKept
+{
+	bool		known;			/* there are some */
+	uint64		word;			/* if words are compared: the row's first fields, up to these columns */
+	Datum	   *values;
+	bool	   *nulls;
+} GpusortKept;
+
+/*
+ * Rows of the child for some aggregates, sorted by the groups and by what these aggregates sort by.  Either they are gathered
+ * in two streams, one of words and one of the rows that have no word, which are read as one; or they are direct: the child's
+ * rows are in order, or their order does not matter.
+ */
+typedef struct GpusortOrder
+{
+	PlanState  *ps;
+	MemoryContext group_cxt;
+	bool		direct;
+	int			ngroups;		/* first columns, of the groups, */
+	int			nsorted;		/* with those of the aggregates, by which rows are sorted, too; */
+	int			ncolumns;		/* others may follow */
+	int			room;			/* columns that there is room for */
+	GpusortOrderColumn *columns;
+	Expr	   *condition;		/* rows for which it is not true are left out; NULL: none */
+	ExprState  *filter;
+	bool		skips_nulls;	/* rows whose first column behind the groups is NULL are left out */
+	bool		distinct;		/* of rows that are equal in the sorted columns, one is enough */
+	bool		stable;			/* rows that are equal in them must stay in the order of the child's */
+	ExprContext *econtext;		/* what columns of the current row allocate, */
+	bool		allocates;		/* if they do */
+	TupleTableSlot *slot;		/* has a row that is evaluated */
+
+	/* gathering */
+	Size		memory;
+	uint64		count;			/* rows, */
+	uint64		skipped;		/* and rows that were left out since a column is NULL */
+	bool		packable;		/* all columns have keys, */
+	bool		plain;			/* all are the child's, and no row is left out but for a NULL */
+	bool		packs;			/* and a word may have room for them: */
+	bool		chosen;			/* that is known */
+	GpusortPacking packing;
+	int			nsample;		/* rows that wait for that: */
+	uint64	   *sample_keys;	/* [row * ncolumns + column] */
+	bool	   *sample_nulls;
+	GpusortStream *streams[2];	/* of words of 4 and of 8 bytes; NULL: not needed yet */
+	GpusortStream *words;		/* one of them; NULL: there are no words */
+	void	   *reserved;		/* memory for nreserved words, of which nput are set */
+	int			nreserved;
+	int			nput;
+	GpusortStream *rows;
+	bool		has_rows;		/* it has begun */
+
+	/* reading */
+	SortSupport comparators;	/* of the sorted columns, where there are words and rows */
+	const uint64 *next_words;
+	uint64		nnext;
+	uint64		nread;			/* words that have been read, with these */
+	bool		has_word;		/* the next word, which has not been taken */
+	uint64		word;
+	TupleTableSlot *row;		/* the next row, which has not been taken; NULL: it has not been fetched */
+
+	/* the current row */
+	bool		fetched;		/* there is one, which has not been taken */
+	bool		is_word;
+	Datum	   *values;			/* of a row */
+	bool	   *nulls;
+	bool		only_words;		/* all rows are words: */
+	bool		fast_repeats;	/* fields can be compared in place of values */
+	GpusortKept group;
+	GpusortKept last;
+} GpusortOrder;
+
+/* Begins an order, to which columns are added.  group_cxt is reset when a group begins. */
+extern GpusortOrder *gpusort_order_init(PlanState *ps, MemoryContext group_cxt, bool direct);
+
+/*
+ * Adds a column to an order, unless it has it: an expression that refers to the child, which is evaluated only if the column
+ * guard, or -1, is true.  Returns its index.
+ */
+extern int	gpusort_order_add_column(GpusortOrder *order, Expr *expr, int guard);
+
+/* Adds a column by which rows are sorted, unless it has it.  All of these come first. */
+extern void gpusort_order_add_sorted(GpusortOrder *order, const GpusortAggregateColumn *column);
+
+/* Prepares for rows, when it has all columns. */
+extern void gpusort_order_prepare(GpusortOrder *order);
+
+/* Begins to gather rows, in this much memory. */
+extern void gpusort_order_begin(GpusortOrder *order, Size memory);
+
+/* Makes row i of a page the current one, valid until the next call.  False if it is left out. */
+extern bool gpusort_order_evaluate(GpusortOrder *order, GpusortPage *page, int i);
+
+/* Gathers the rows of a page. */
+extern void gpusort_order_put(GpusortOrder *order, GpusortPage *page);
+
+/* Sorts, behind the last row. */
+extern void gpusort_order_sort(GpusortOrder *order);
+
+/* Goes to the next row.  False at the end. */
+extern bool gpusort_order_step(GpusortOrder *order);
+
+/* The same, unless the current row has not been taken. */
+static inline bool
+gpusort_order_fetch(GpusortOrder *order)
+{
+	if (order->fetched)
+		return true;
+	if (unlikely(!order->only_words || order->nnext == 0 || order->allocates))
+		return gpusort_order_step(order);
+	order->word = *order->next_words++;
+	order->nnext--;
+	order->is_word = order->fetched = true;
+	return true;
+}
+
+/* Takes the current row: the next fetch goes on. */
+static inline void
+gpusort_order_take(GpusortOrder *order)
+{
+	order->fetched = false;
+	if (order->is_word)
+		order->has_word = false;
+	else
+		order->row = NULL;
+}
+
+/* Returns a column of the current row, valid until the next fetch. */
+static inline Datum
+gpusort_order_value(const GpusortOrder *order, int column, bool *isnull)
+{
+	if (order->is_word)
+		return gpusort_pack_value(&order->packing.fields[column], order->word, isnull);
+	*isnull = order->nulls[column];
+	return order->values[column];
+}
+
+/* The first fields of the current word, up to column n - 1 */
+static inline uint64
+gpusort_order_fields(const GpusortOrder *order, int n)
+{
+	return order->word >> order->packing.fields[n - 1].shift;
+}
+
+/* Begins a group with the current row. */
+extern void gpusort_order_begin_group(GpusortOrder *order);
+
+/* Are the columns of its group equal to those that the order, or another one, has kept? */
+extern bool gpusort_order_joins_group(GpusortOrder *order, const GpusortOrder *other);
+
+/* Is the current row in the group that the order has begun? */
+static inline bool
+gpusort_order_in_group(GpusortOrder *order)
+{
+	if (order->only_words)
+		return gpusort_order_fields(order, order->ngroups) == order->group.word;
+	return gpusort_order_joins_group(order, order);
+}
+
+/* Is it equal to the last row that was kept, in the sorted columns behind those of the groups?  Else keeps it. */
+extern bool gpusort_order_keep_repeats(GpusortOrder *order);
+
+static inline bool
+gpusort_order_repeats(GpusortOrder *order)
+{
+	uint64		word;
+	bool		repeats;
+
+	if (!order->fast_repeats)
+		return gpusort_order_keep_repeats(order);
+	word = gpusort_order_fields(order, order->nsorted);
+	repeats = order->last.known && order->last.word == word;
+	order->last.word = word;
+	order->last.known = true;
+	return repeats;
+}
+
+/*
+ * If all rows are words, takes the current one and those behind it that are of the same group, *n of them.  They are valid until the
+ * next fetch.
+ */
+extern const uint64 *gpusort_order_stretch(GpusortOrder *order, uint64 *n);
+
+/* If all rows are words, makes the one at this place, from 0, the current one.  Places ascend from one call to the next. */
+extern void gpusort_order_seek(GpusortOrder *order, uint64 place);
+
+/* Forgets all rows. */
+extern void gpusort_order_forget(GpusortOrder *order);
+
+/* ---- states.c ---- */
 
 /* The step for each row, of one aggregate, or of several that share their states */
 typedef struct GpusortTransition
 {
 	Aggref	   *aggref;			/* the first one */
 	bool		counts;			/* count(*): no function is called */
-	ExprState  *filter;			/* NULL: none */
 	int			nargs;
-	GpusortRowValue *args;
 	FmgrInfo	function;
 	FunctionCallInfo call;
 	bool		by_value;		/* the state's type */
 	int16		length;
 	Datum		initial;
 	bool		initial_null;
+	Datum		state;
+	bool		isnull;
+	bool		empty;			/* the first value that is not NULL becomes the state */
 } GpusortTransition;
-
-/* How states of another process get into those of a transition */
-typedef struct GpusortCombination
-{
-	GpusortTransition step;		/* whose argument is the other state */
-	FmgrInfo	pack;			/* a state is sent as bytea */
-	FmgrInfo	unpack;
-	FunctionCallInfo pack_call; /* NULL: it is sent as it is */
-	FunctionCallInfo unpack_call;
-} GpusortCombination;
 
 /* The step at the end, which makes a result of a state */
 typedef struct GpusortFinal
@@ -144,86 +366,30 @@ typedef struct GpusortFinal
 	int16		length;			/* of its result's type */
 } GpusortFinal;
 
-struct GpusortStates
+typedef struct GpusortStates
 {
-	PlanState  *ps;
 	AggState   *agg;			/* for the functions */
-	ExprContext *call_context;	/* the temporary one of calls that are not made for a page */
+	ExprContext *call_context;	/* the temporary one of calls */
 	int			ntransitions;
 	GpusortTransition *transitions;
 	int			nfinals;
 	GpusortFinal *finals;
-	GpusortCombination *combinations;	/* by the numbers of the transitions; NULL until they are needed */
-	TupleTableSlot *sent;		/* states of a group for another process, */
-	TupleTableSlot *received;	/* and from one */
-	bool		grow;			/* states are of types of variable length, or internal */
-	uint64		rows;			/* that have been added, */
-	uint64		measured_at;	/* when that many were, */
-	Size		bytes;			/* states that grow took these bytes */
-	uint32		ngroups;
-	uint32		room;			/* groups that there is room for */
-	GpusortState *states;			/* that of transition t of group g is at g * ntransitions + t */
-};
+} GpusortStates;
 
-/* Looks up a function and makes a call of it with this many arguments.  expr tells their types. */
-extern FunctionCallInfo gpusort_states_make_call(GpusortStates *states, FmgrInfo *function, Oid oid, Expr *expr, int nargs,
-												 Oid collation);
+/* Prepares for Aggrefs, which refer to the child of a plan node, in the current memory context, the query's. */
+extern GpusortStates *gpusort_states_init(PlanState *ps, List *aggrefs);
 
-/* Calls a transition's function for a state, with the arguments in the call from 1 on. */
-extern void gpusort_states_step(GpusortStates *states, GpusortTransition *transition, GpusortState *state);
+/* Begins a group. */
+extern void gpusort_states_begin(GpusortStates *states);
 
-/*
- * Has the functions that ask find out for which aggregate they are called, by AggGetAggref() and AggStateIsShared(): those of
- * a transition,
- */
-static inline void
-gpusort_states_set_transition(GpusortStates *states, int transition)
-{
-	states->agg->curperagg = NULL;
-	states->agg->curpertrans = &states->agg->pertrans[transition];
-}
+/* Advances a transition by a row's arguments. */
+extern void gpusort_states_advance(GpusortStates *states, int number, const NullableDatum *args);
 
-/* and a final function. */
-static inline void
-gpusort_states_set_final(GpusortStates *states, int final)
-{
-	states->agg->curperagg = &states->agg->peragg[final];
-	states->agg->curpertrans = NULL;
-}
-
-/* ---- misfits.c ---- */
-
-struct Tuplesortstate;
-
-/* All zeros: there are none. */
-typedef struct GpusortMisfits
-{
-	struct Tuplesortstate *sort;	/* rows of a group's number and a numeric; NULL: there are none */
-	bool		sorted;			/* they are being read */
-	GpusortCounts counts;		/* of values, by groups */
-	TupleTableSlot *put;		/* has a row that is added */
-	TupleTableSlot *next;		/* has the row that is read next; NULL: it has not been fetched */
-	TupleTableSlot *read;		/* room for that */
-} GpusortMisfits;
-
-/* Adds a value that is not NULL to a group, in this memory context.  ps: the plan node, which keeps the slots. */
-extern void gpusort_misfits_add(GpusortMisfits *misfits, PlanState *ps, MemoryContext cxt, uint32 group, Datum value);
-
-/* The same of a row that gpusort_misfits_next() has returned in another process, whose group g is groups[g] here. */
-extern void gpusort_misfits_add_row(GpusortMisfits *misfits, PlanState *ps, MemoryContext cxt, const uint32 *groups,
-									MinimalTuple row);
-
-/*
- * Returns the next row in the order of groups and of their values, valid until the next call, or NULL.  No value can be added
- * from the first call on.
- */
-extern TupleTableSlot *gpusort_misfits_next(GpusortMisfits *misfits);
-
-/* Sets *value to the next one of a group, valid until the next call.  False if it has no more.  Groups are read in order. */
-extern bool gpusort_misfits_next_of(GpusortMisfits *misfits, uint32 group, Datum *value);
+/* Computes the results of the group, in the order of the Aggrefs, once.  They live until the expression context is reset. */
+extern void gpusort_states_finish(GpusortStates *states, ExprContext *econtext, Datum *values, bool *nulls);
 
 /* Forgets all. */
-extern void gpusort_misfits_end(GpusortMisfits *misfits);
+extern void gpusort_states_forget(GpusortStates *states);
 
 /* ---- percentile.c ---- */
 
@@ -254,296 +420,99 @@ extern void gpusort_fractions_evaluate(GpusortFractions *fractions, bool has_row
 /* Which percentiles, and of what */
 typedef struct GpusortPercentiles
 {
-	const GpusortType *type;	/* of the keys; NULL: there are values instead */
-	Oid			elemtype;		/* of an array of discrete ones: the keys' type, or a domain over it; of values */
-	const GpusortFractions *fractions;	/* not null */
-	uint64		rows;			/* keys, at least 1 */
+	Oid			type;			/* of the values */
+	GpusortFractions *fractions;	/* not null */
+	uint64		rows;			/* values, at least 1 */
 	bool		discrete;		/* a percentile is one of the values; else between two of them */
-	bool		descending;		/* of the values in descending order */
 } GpusortPercentiles;
 
-/*
- * Returns, in a palloc'ed array, the places of the keys that the percentiles need, counted from the least key:
- * two for each fraction.  Sets *n to their number.
- */
+/* Returns, in a palloc'ed array, the places of the values that the percentiles need: two for each fraction, *n of them. */
 extern uint64 *gpusort_percentile_places(const GpusortPercentiles *percentiles, int *n);
 
-/*
- * Returns the percentile, or an array of percentiles in the current memory context, given the keys
- * at these places.  A discrete one is a value.  Others are double precision.
- */
-extern Datum gpusort_percentile_result(const GpusortPercentiles *percentiles, const uint64 *keys);
+/* Returns the percentile, or an array of percentiles in the current memory context, given the values at these places. */
+extern Datum gpusort_percentile_result(const GpusortPercentiles *percentiles, const Datum *found);
 
-/* The same of discrete ones of any type, or of intervals, given the values at these places. */
-extern Datum gpusort_percentile_pack(const GpusortPercentiles *percentiles, const Datum *found);
+/* ---- members.c ---- */
 
-/* The value of a key of this type */
-extern Datum gpusort_percentile_value(const GpusortType *type, uint64 key);
-
-/* Finds the keys of a group, all in memory, at n places.  The keys stay. */
-extern void gpusort_percentile_select(GpusortGroup *keys, const uint64 *places, int n, uint64 *found);
-
-/* ---- group_lists.c ---- */
-
-/* A group with more keys is left to the key set, which may sort with threads, and selects. */
-#define GPUSORT_LISTS_LARGE	((uint64) 128 * 1024)
-
-/* Bytes of a group while lists are read: the number of its keys and the place of the next one, and its keys in a run */
-#define GPUSORT_LISTS_GROUP_BYTES	(2 * sizeof(uint64) + sizeof(uint32))
-
-typedef struct GpusortLists
-{
-	const GpusortType *type;	/* of the keys */
-	MemoryContext cxt;
-	Size		limit;			/* bytes that keys may take */
-
-	/* keys as they have come, and the numbers of their groups */
-	uint64		count;
-	uint64		room;
-	uint32	   *groups;
-	char	   *keys;
-
-	struct BufFile *file;		/* the keys that do not fit; NULL: all do */
-	List	   *runs;			/* of them */
-
-	/* while they are read by groups: those of the groups from first to last - 1 are in memory */
-	uint32		ngroups;		/* all groups */
-	uint64	   *counts;			/* keys of each group, in memory and in the file */
-	uint32		first;
-	uint32		next;
-	uint32		last;
-	char	   *sorted;			/* the keys of these groups, one group after the other */
-	Size		sorted_bytes;
-	uint64		offset;			/* of the next group's keys among them */
-} GpusortLists;
-
-/* Begins without keys.  The lists allocate in this memory context. */
-extern void gpusort_lists_begin(GpusortLists *lists, const GpusortType *type, MemoryContext cxt, Size limit);
-
-/* Makes room for one more key. */
-extern void gpusort_lists_make_room(GpusortLists *lists);
-
-/* Adds a value that is not NULL to a group. */
-static inline void
-gpusort_lists_add(GpusortLists *lists, uint32 group, Datum value)
-{
-	if (unlikely(lists->count == lists->room))
-		gpusort_lists_make_room(lists);
-	lists->groups[lists->count] = group;
-	gpusort_type_store_key(lists->type->kind, value, 0, lists->keys + lists->count * lists->type->key_bytes);
-	lists->count++;
-}
-
-/* Adds n keys.  The group of key i is groups[of[i]]. */
-extern void gpusort_lists_add_keys(GpusortLists *lists, const uint32 *groups, const uint32 *of, const void *keys, uint64 n);
-
-/* Would the lists grow by this many more keys?  False if they are empty. */
-static inline bool
-gpusort_lists_near_room(const GpusortLists *lists, uint64 more)
-{
-	return lists->count > 0 && lists->count + more > lists->room;
-}
-
-/* Begins to read the keys by groups, of which there are this many.  No key can be added then. */
-extern void gpusort_lists_begin_scan(GpusortLists *lists, uint32 ngroups);
-
-/*
- * Sets *group to the next group that has keys, in the order of their numbers, and *count to their number; returns false
- * at the end.  *keys are these keys in any order, which the caller may change, until the next call.  If they are too many
- * to be there at once, it is NULL, and gpusort_lists_copy() must be called.
- */
-extern bool gpusort_lists_next(GpusortLists *lists, uint32 *group, void **keys, uint64 *count);
-
-/*
- * Adds the keys of the group that gpusort_lists_next() returned last to the keys of another one.  check: NULL, or they are
- * those that are wanted
- */
-extern void gpusort_lists_copy(GpusortLists *lists, GpusortGroup *to, GpusortCheckKeys *check);
-
-/* Frees everything, if it has begun. */
-extern void gpusort_lists_end(GpusortLists *lists);
-
-/* ---- aggregates by keys: values.c, results.c ---- */
-
-/* The keys that one or several aggregates need: the values of an expression in rows that pass a filter */
-typedef struct GpusortValues
-{
-	Node	   *expression;		/* in the plan */
-	Node	   *condition;		/* the FILTER; NULL: none */
-	bool		sorted;			/* an array of them is wanted, whose group's keys are in memory without a limit */
-	bool		distinct;		/* only their number, without equal ones, is wanted */
-	GpusortRowValue value;		/* the expression, for the executor */
-	ExprState  *filter;			/* NULL: none */
-	GpusortGroup keys;			/* with groups: those of one large group */
-	GpusortCheckKeys check;		/* if the node's result is checked */
-	GpusortGroupLimit limit;	/* without groups, all zeros if sorted */
-	uint64		rows;			/* keys whose results are being computed, */
-	uint64		nnulls;			/* and NULLs, which are only counted */
-	GpusortMisfits misfits;		/* values without keys; at the end all values, if there are some */
-
-	/* with groups */
-	GpusortLists lists;			/* all keys */
-	GpusortCounts nulls;		/* if sorted: of each group */
-	uint32		group;			/* the next one that has keys, or GPUSORT_NUMBERS_NONE: */
-	void	   *group_keys;		/* NULL: they are too many, or there are no groups */
-	uint64		group_rows;
-} GpusortValues;
-
-/* One aggregate */
-typedef struct GpusortAggregate
+/* An aggregate that takes its values from the rows, or whose functions are called */
+typedef struct GpusortMember
 {
 	GpusortAggregateKind kind;
-	bool		by_value;		/* of the result's type */
+	int			result;			/* of those whose functions are called: its number */
+	int			column;			/* of the value */
+	int			filter;			/* column of a FILTER; -1: there is none, or the order leaves rows out */
+	Oid			type;			/* the value's */
 	int16		length;
-	int			values;			/* index in the node's values */
-	GpusortFractions fractions;	/* of a percentile */
-	GpusortPercentiles percentiles;
-	uint64	   *places;			/* of the keys that the percentiles need */
-	uint64	   *found;			/* these keys, or values if there are misfits; those of a CONT are float8's keys then */
+	bool		by_value;
+	GpusortFractions fractions;
+	ExprContext *econtext;
+	MemoryContext cxt;			/* of one scan of the child, */
+	MemoryContext group_cxt;	/* and of a group */
+	Size		memory;			/* for a group's values */
+	uint64		count;			/* COUNT: distinct values; MODE: the most equal ones so far */
+	bool		leads;			/* MODE: which are those that are being read */
+	Datum		mode;
+
+	/* CONT, DISC, SORTED: the group's values */
+	uint64		nvalues;
+	uint64		nnulls;			/* SORTED */
+	uint64		room;
+	Datum	   *values;
+	Size		bytes;			/* of them */
+	Tuplestorestate *store;		/* has all values; NULL: they are in memory */
+	TupleTableSlot *slot;		/* a value in the store */
+
+	/* CONT, DISC: if the number of values is known before, only those at these places are kept */
+	uint64	   *places;			/* NULL: it is not known */
 	int			nplaces;
-	bool		descending;		/* mode() of values in descending order: of several modes, the last one */
+	Datum	   *found;
+} GpusortMember;
 
-	GpusortStates *sum;			/* of distinct values; NULL: no sum is wanted */
+/* Prepares an aggregate of this kind, which takes these values.  cxt is reset for each scan of the child, group_cxt for each group. */
+extern void gpusort_member_init(GpusortMember *member, const Aggref *aggref, Expr *value, PlanState *ps, MemoryContext cxt,
+								MemoryContext group_cxt);
 
-	/* of a mode or a number of distinct values, while keys are read in order */
-	uint64		count;			/* of distinct values, or of keys equal to the last one */
-	uint64		most;			/* of equal keys so far, with this one: */
-	uint64		mode;			/* a key, or a value if there are misfits */
-} GpusortAggregate;
+/* Begins a group, whose values may take this much memory before they are written to a file; and ends the one before. */
+extern void gpusort_member_begin(GpusortMember *member, Size memory);
+extern void gpusort_member_end(GpusortMember *member);
 
-struct GpusortAggregates
-{
-	PlanState  *ps;				/* whose expressions these are */
-	MemoryContext cxt;			/* of one scan of the child */
-	MemoryContext group_cxt;	/* of a group's results */
-	GpusortValues *values;
-	int			nvalues;
-	GpusortAggregate *aggregates;
-	int			naggregates;
-	GpusortPage *page;			/* the rows that are being added */
-	bool		begun;			/* rows have been added */
-	bool		checked;		/* gpusort.verify was on when rows began to be added */
-	bool		grouped;
-	int			shares;			/* of gpusort.memory_limit */
-};
+/* The group will have this many values, of which only those are kept that a percentile needs, and has had NULLs. */
+extern void gpusort_member_expect(GpusortMember *member, uint64 rows, uint64 nulls);
 
-/* ---- aggregates by order: ordered.c, ordered_results.c ---- */
+/* Takes the current row of an order, the run-th one of equal rows. */
+extern void gpusort_member_take(GpusortMember *member, GpusortOrder *order, uint64 run);
 
-/* One order, of the rows of one or several aggregates: the group's number, and those arguments that are not constant */
-typedef struct GpusortOrder
-{
-	const Aggref *aggref;		/* the first one */
-	AttrNumber *attnos;			/* of the arguments, in the order's rows; 0: a constant */
+/* Takes words of the group, for a number of distinct values, a percentile or an array. */
+extern void gpusort_member_take_words(GpusortMember *member, const GpusortOrder *order, const uint64 *words, uint64 n);
 
-	bool		skips_nulls;	/* rows whose argument is NULL are not wanted, */
-	bool		distinct;		/* nor rows that repeat another one */
-	ExprState  *repeats;		/* compares a row, as outer tuple, with last; NULL: no aggregate asks */
-	bool		counts;			/* an aggregate asks for the number of a group's rows, before it reads them */
-	ExprState  *filter;			/* NULL: none */
-	int			nvalues;
-	GpusortRowValue *values;
+/* Takes the value at a place of the order, if it is expected and wanted. */
+extern void gpusort_member_find(GpusortMember *member, uint64 place, Datum value);
 
-	GpusortStream *stream;
-	TupleTableSlot *slot;		/* a row that is put */
-	TupleTableSlot *next;		/* the next row in order; NULL: it has to be read */
-	TupleTableSlot *last;		/* the last row that did not repeat the one before */
-	GpusortCounts rows;			/* of each group, if they are counted */
-} GpusortOrder;
+/* Returns the result of the group. */
+extern Datum gpusort_member_result(GpusortMember *member, bool *isnull);
 
-typedef struct GpusortOrderedAggregate
-{
-	GpusortAggregateKind kind;	/* CONT, DISC, MODE, or another one: the aggregate's function is called */
-	int			order;			/* index */
-	NullableDatum *args;
-	int			nargs;
-	/* the first of those that share its state, which computes the results of all; NULL: the values come from the rows */
-	struct GpusortOrderedAggregate *leader;
-	int			result;			/* the aggregate's own among these */
+/* ---- results.c ---- */
 
-	/* of a leader; else NULL */
-	GpusortStates *states;
-	Datum	   *results;
-	bool	   *nulls;
-
-	/* without a leader */
-	bool		by_value;		/* the value that is wanted */
-	int16		length;
-
-	GpusortFractions fractions;	/* of a percentile */
-	GpusortPercentiles percentiles;
-	uint64	   *places;			/* where the values are that the group's percentiles need */
-	int			nplaces;
-	uint64		most;			/* rows of the longest run of equal ones so far */
-	bool		leads;			/* that is the run which is being read */
-	Datum	   *found;			/* values at the places, or the mode */
-} GpusortOrderedAggregate;
-
-struct GpusortOrdered
-{
-	PlanState  *ps;
-	int			first;			/* columns in front of the arguments: 1, the group's number, or without groups 0 */
-	MemoryContext cxt;			/* of one scan of the child */
-	ExprContext *econtext;		/* of the comparison of two rows */
-	int			norders;
-	GpusortOrder *orders;
-	int			naggregates;
-	GpusortOrderedAggregate *aggregates;
-};
-
-/* ---- grouped.c ---- */
-
-typedef struct GpusortGrouped GpusortGrouped;
+typedef struct GpusortResults GpusortResults;
 
 /*
- * Prepares for Aggrefs that refer to the child of a plan node, in the current memory context, the query's.  own: those
- * that gpusort_aggregate_accepts(), ordered: those that gpusort_ordered_refuse() does not refuse, and others: those that
- * gpusort_states_accept().
+ * Prepares for Aggrefs that refer to the child of a plan node, in the current memory context, the query's: those that sort, and
+ * others, as they are in the node's custom_private, of groups by these columns, of which the last ones may only be shown.
+ * in_order: the child's rows come in order.
  */
-extern GpusortGrouped *gpusort_grouped_init(PlanState *ps, List *own, List *ordered, List *others,
-											const GpusortGroupColumns *columns);
-
-/* Adds all rows of a page of the child. */
-extern void gpusort_grouped_add(GpusortGrouped *grouped, GpusortPage *page);
+extern GpusortResults *gpusort_results_init(PlanState *ps, List *sorting, List *others, const GpusortAggregateColumn *groups,
+											int ngroups, bool in_order);
 
 /*
- * Adds all rows that the processes of a parallel query have gathered below a Gather.  Returns their number.
+ * Reads the rows of the next group, or all rows if there are no columns of groups.  Sets these columns, then the results,
+ * which are valid until the next call or until the plan node's expression context is reset.  False at the end.
  */
-extern uint64 gpusort_grouped_collect(GpusortGrouped *grouped, PlanState *gather, int processes);
+extern bool gpusort_results_next(GpusortResults *results, Datum *values, bool *nulls);
 
-/* After the last row: computes the results and puts the groups in order. */
-extern void gpusort_grouped_finish(GpusortGrouped *grouped);
-
-/*
- * Fetches the next group: its columns, then the results of own and other Aggrefs, valid until the next call.  False at
- * the end.
- */
-extern bool gpusort_grouped_next(GpusortGrouped *grouped, Datum *values, bool *nulls);
-
-/* The groups will be fetched from the first one on again. */
-extern void gpusort_grouped_rewind(GpusortGrouped *grouped);
+/* The rows of the child so far */
+extern uint64 gpusort_results_rows(const GpusortResults *results);
 
 /* Forgets all rows and results. */
-extern void gpusort_grouped_forget(GpusortGrouped *grouped);
-
-/* ---- in_order.c ---- */
-
-typedef struct GpusortInOrder GpusortInOrder;
-
-/*
- * Prepares for Aggrefs that refer to the child of a plan node, in the current memory context, the query's.  The child's rows
- * are sorted by the columns of the groups, and by those of the aggregates that sort.  distinct: those with DISTINCT, all of the
- * same columns and FILTER.  others: all others, with ORDER BY or without.
- */
-extern GpusortInOrder *gpusort_in_order_init(PlanState *ps, List *distinct, List *others, const GpusortGroupColumns *columns);
-
-/*
- * Reads the rows of the next group, or all rows if there are no columns of groups.  Fetches these columns, then the results of
- * distinct and other Aggrefs, valid until the next call or until the plan node's expression context is reset.  Adds the rows to
- * *rows.  False at the end.
- */
-extern bool gpusort_in_order_next(GpusortInOrder *in_order, Datum *values, bool *nulls, uint64 *rows);
-
-/* Forgets what has been read. */
-extern void gpusort_in_order_forget(GpusortInOrder *in_order);
+extern void gpusort_results_forget(GpusortResults *results);
 
 #endif							/* GPUSORT_AGGREGATE_AGGREGATE_STATE_H */

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * kind.c
- *		Tells what an aggregate computes, and whether GpuSort Aggregate can do it.
+ *		Tells what an aggregate computes, how it sorts its rows, and whether GpuSort Aggregate can do it.
  *
  * gpu_sort_agg() is told by its functions, since its number differs from database to database, and core's by their numbers.
  *
@@ -11,10 +11,12 @@
 
 #include "access/htup_details.h"
 #include "access/transam.h"
+#include "catalog/pg_aggregate.h"
 #include "catalog/pg_type.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/clauses.h"
 #include "optimizer/optimizer.h"
+#include "optimizer/tlist.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
@@ -57,14 +59,19 @@ gpusort_aggregate_form(Oid aggregate)
 	return form;
 }
 
-/* Is this gpu_sort_agg()? */
-static GpusortAggregateKind
-own_kind(Oid aggregate)
+/* Is this gpu_sort_agg() of a type that gpusort has keys for? */
+static bool
+is_sorted_array(const Aggref *aggref)
 {
-	FormData_pg_aggregate form = gpusort_aggregate_form(aggregate);
+	FormData_pg_aggregate form;
 
-	return address_of(form.aggtransfn) == gpu_sort_agg_transfn && address_of(form.aggfinalfn) == gpu_sort_agg_finalfn ?
-		GPUSORT_AGGREGATE_SORTED : GPUSORT_AGGREGATE_OTHER;
+	/* most aggregates are told here, without a look at the catalogs */
+	if (aggref->aggfnoid < FirstNormalObjectId || aggref->aggkind != AGGKIND_NORMAL || aggref->aggtranstype != INTERNALOID ||
+		aggref->aggdistinct != NIL || aggref->aggorder != NIL)
+		return false;
+	form = gpusort_aggregate_form(aggref->aggfnoid);
+	return address_of(form.aggtransfn) == gpu_sort_agg_transfn && address_of(form.aggfinalfn) == gpu_sort_agg_finalfn &&
+		gpusort_type_find(exprType((Node *) linitial_node(TargetEntry, aggref->args)->expr)) != NULL;
 }
 
 GpusortAggregateKind
@@ -84,104 +91,150 @@ gpusort_aggregate_kind(const Aggref *aggref)
 			return GPUSORT_AGGREGATE_MODE;
 		case F_COUNT_ANY:
 			return aggref->aggdistinct != NIL ? GPUSORT_AGGREGATE_COUNT : GPUSORT_AGGREGATE_OTHER;
-		case F_SUM_INT2:
-		case F_SUM_INT4:
-		case F_SUM_INT8:
-		case F_SUM_FLOAT4:
-		case F_SUM_FLOAT8:
-		case F_AVG_INT2:
-		case F_AVG_INT4:
-		case F_AVG_INT8:
-		case F_AVG_FLOAT4:
-		case F_AVG_FLOAT8:
-			return aggref->aggdistinct != NIL ? GPUSORT_AGGREGATE_SUM : GPUSORT_AGGREGATE_OTHER;
 		default:
-			break;
+			return is_sorted_array(aggref) ? GPUSORT_AGGREGATE_SORTED : GPUSORT_AGGREGATE_OTHER;
 	}
-	/* others are mostly told here, without a look at the catalogs */
-	if (aggref->aggfnoid < FirstNormalObjectId || aggref->aggkind != AGGKIND_NORMAL || aggref->aggtranstype != INTERNALOID ||
-		aggref->aggdistinct != NIL || aggref->aggorder != NIL)
-		return GPUSORT_AGGREGATE_OTHER;
-	return own_kind(aggref->aggfnoid);
+}
+
+bool
+gpusort_aggregate_sorts(const Aggref *aggref)
+{
+	return aggref->aggkind != AGGKIND_NORMAL || aggref->aggorder != NIL || aggref->aggdistinct != NIL ||
+		gpusort_aggregate_kind(aggref) == GPUSORT_AGGREGATE_SORTED;
 }
 
 const GpusortType *
-gpusort_aggregate_type(const Expr *argument)
+gpusort_aggregate_type(const Expr *expr)
 {
-	Oid			type = exprType((const Node *) argument);
+	Oid			type = exprType((const Node *) expr);
 
-	return type == NUMERICOID ? gpusort_scaled_type(exprTypmod((const Node *) argument)) : gpusort_type_find(type);
+	return type == NUMERICOID ? gpusort_scaled_type(exprTypmod((const Node *) expr)) : gpusort_type_find(type);
 }
 
-Expr *
-gpusort_aggregate_argument(const Aggref *aggref)
-{
-	Expr	   *expr = linitial_node(TargetEntry, aggref->args)->expr;
-
-	/* values and their casts have the same order, and the percentile of the cast is the cast percentile */
-	if (gpusort_aggregate_kind(aggref) == GPUSORT_AGGREGATE_CONT && IsA(expr, FuncExpr))
-	{
-		Oid			cast = ((FuncExpr *) expr)->funcid;
-		List	   *args = ((FuncExpr *) expr)->args;
-
-		if ((cast == F_FLOAT8_INT2 || cast == F_FLOAT8_INT4 || cast == F_FLOAT8_INT8 || cast == F_FLOAT8_FLOAT4 ||
-			 cast == F_FLOAT8_NUMERIC) && gpusort_aggregate_type(linitial(args)) != NULL)
-			return linitial(args);
-	}
-	return expr;
-}
-
-Expr *
-gpusort_aggregate_fractions(const Aggref *aggref)
-{
-	return aggref->aggdirectargs != NIL ? linitial(aggref->aggdirectargs) : NULL;
-}
-
-/* Is this the type's own order, or its reverse?  Sets *descending. */
-static bool
-has_default_order(const SortGroupClause *clause, Oid type, bool *descending)
+bool
+gpusort_aggregate_default_order(Oid operator, Oid type, bool *descending)
 {
 	Oid			opfamily;
 	Oid			input;
 	GPUSORT_ORDERING ordering;
 
-	if (!get_ordering_op_properties(clause->sortop, &opfamily, &input, &ordering) ||
-		opfamily != lookup_type_cache(type, TYPECACHE_BTREE_OPFAMILY)->btree_opf)
+	if (!get_ordering_op_properties(operator, &opfamily, &input, &ordering) ||
+		opfamily != lookup_type_cache(getBaseType(type), TYPECACHE_BTREE_OPFAMILY)->btree_opf)
 		return false;
 	*descending = ordering == GPUSORT_ORDERING_DESC;
 	return true;
 }
 
-bool
-gpusort_aggregate_descends(const Aggref *aggref)
+/* The column by which values of a type, or those of a cast of it, are sorted in the type's own order. */
+static GpusortAggregateColumn
+own_order(Expr *expr, bool descending, bool nulls_first)
 {
-	bool		descending = false;
-	Oid			type = exprType((Node *) linitial_node(TargetEntry, aggref->args)->expr);
+	TypeCacheEntry *type = lookup_type_cache(getBaseType(exprType((Node *) expr)), TYPECACHE_LT_OPR | TYPECACHE_GT_OPR | TYPECACHE_EQ_OPR);
 
-	if (aggref->aggkind == AGGKIND_ORDERED_SET)
-		(void) has_default_order(linitial(aggref->aggorder), type, &descending);
-	return descending;
+	return (GpusortAggregateColumn) {
+		.expr = expr,
+		.equals = type->eq_opr,
+		.operator = descending ? type->gt_opr : type->lt_opr,
+		.nulls_first = nulls_first,
+	};
+}
+
+/* If a column is the cast of a number to double precision, whose order is that of the number, returns the number, else NULL. */
+static Expr *
+casted(const Expr *expr)
+{
+	const FuncExpr *cast = (const FuncExpr *) expr;
+
+	if (!IsA(cast, FuncExpr) || (cast->funcid != F_FLOAT8_INT2 && cast->funcid != F_FLOAT8_INT4 && cast->funcid != F_FLOAT8_INT8 &&
+								 cast->funcid != F_FLOAT8_FLOAT4 && cast->funcid != F_FLOAT8_NUMERIC))
+		return NULL;
+	return gpusort_aggregate_type(linitial(cast->args)) != NULL ? linitial(cast->args) : NULL;
+}
+
+GpusortAggregateColumn *
+gpusort_aggregate_order(const Aggref *aggref, int *n)
+{
+	GpusortAggregateKind kind = gpusort_aggregate_kind(aggref);
+	List	   *clauses = aggref->aggdistinct != NIL ? aggref->aggdistinct : aggref->aggorder;
+	GpusortAggregateColumn *columns = palloc((1 + list_length(clauses)) * sizeof(GpusortAggregateColumn));
+	ListCell   *lc;
+
+	*n = 0;
+	if (kind == GPUSORT_AGGREGATE_SORTED)
+		columns[(*n)++] = own_order(linitial_node(TargetEntry, aggref->args)->expr, false, false);
+	foreach(lc, clauses)
+	{
+		SortGroupClause *clause = lfirst_node(SortGroupClause, lc);
+		Expr	   *expr = get_sortgroupclause_tle(clause, aggref->args)->expr;
+		Oid			collation = exprCollation((Node *) expr);
+		bool		descending;
+
+		if (IsA(expr, Const))
+			continue;
+		if (kind == GPUSORT_AGGREGATE_CONT && casted(expr) != NULL &&
+			gpusort_aggregate_default_order(clause->sortop, FLOAT8OID, &descending))
+		{
+			/* the percentile of the cast is the cast percentile */
+			columns[(*n)++] = own_order(casted(expr), descending, clause->nulls_first);
+			continue;
+		}
+		/* count(DISTINCT) only needs equal values side by side */
+		columns[(*n)++] = (GpusortAggregateColumn) {
+			.expr = expr,
+			.equals = clause->eqop,
+			.operator = clause->sortop,
+			.collation = kind == GPUSORT_AGGREGATE_COUNT ? gpusort_rowkey_equality_collation(clause->eqop, collation) : collation,
+			.nulls_first = clause->nulls_first,
+		};
+	}
+	return columns;
 }
 
 bool
-gpusort_aggregate_accepts(const Aggref *aggref)
+gpusort_aggregate_same_columns(const GpusortAggregateColumn *a, const GpusortAggregateColumn *b, int n)
+{
+	for (int i = 0; i < n; i++)
+	{
+		if (a[i].operator != b[i].operator || a[i].collation != b[i].collation || a[i].nulls_first != b[i].nulls_first ||
+			!equal(a[i].expr, b[i].expr))
+			return false;
+	}
+	return true;
+}
+
+const char *
+gpusort_aggregate_refuse(const Aggref *aggref)
 {
 	GpusortAggregateKind kind = gpusort_aggregate_kind(aggref);
-	List	   *order;
-	Oid			type;
+	GpusortAggregateColumn *order;
+	GpusortSortColumn *columns;
+	int			n;
 	bool		descending;
 
-	if (kind == GPUSORT_AGGREGATE_OTHER || aggref->agglevelsup > 0 ||
-		contain_var_clause((Node *) gpusort_aggregate_fractions(aggref)) || gpusort_calls_volatile(aggref))
-		return false;
-	type = exprType((Node *) linitial_node(TargetEntry, aggref->args)->expr);
-	if (kind == GPUSORT_AGGREGATE_SORTED)
-		return gpusort_type_find(type) != NULL;
-	order = kind >= GPUSORT_AGGREGATE_COUNT ? aggref->aggdistinct : aggref->aggorder;
-	if (list_length(aggref->args) != 1 || list_length(order) != 1 ||
-		gpusort_aggregate_type(gpusort_aggregate_argument(aggref)) == NULL ||
-		!has_default_order(linitial(order), type, &descending))
-		return false;
-	/* values are added in ascending order, in which a sum may be rounded in another way than in descending order */
-	return !(descending && kind == GPUSORT_AGGREGATE_SUM && (type == FLOAT4OID || type == FLOAT8OID));
+	if (aggref->agglevelsup > 0 || !gpusort_aggregate_sorts(aggref))
+		return "it does not sort";
+	if (gpusort_calls_volatile(aggref))
+		return "an aggregate that sorts calls a volatile function or contains a subquery";
+	if (aggref->aggkind != AGGKIND_NORMAL && kind == GPUSORT_AGGREGATE_OTHER)
+		return "an ordered-set aggregate is none of percentile_cont(), percentile_disc() and mode()";
+	if (contain_var_clause((Node *) aggref->aggdirectargs))
+		return "the fractions of a percentile differ from group to group";
+	order = gpusort_aggregate_order(aggref, &n);
+	if (n == 0)
+		return "an aggregate sorts by constants";
+	/* its numbers are interpolated */
+	if (kind == GPUSORT_AGGREGATE_CONT &&
+		!gpusort_aggregate_default_order(order[0].operator, exprType((Node *) order[0].expr), &descending))
+		return "percentile_cont() does not sort in its type's own order";
+	columns = palloc(n * sizeof(GpusortSortColumn));
+	for (int i = 0; i < n; i++)
+		columns[i] = gpusort_rowkey_column(i + 1, order[i].operator, order[i].collation, order[i].nulls_first, order[i].expr);
+	return gpusort_rowkey_plan(columns, n).refusal;
+}
+
+bool
+gpusort_aggregate_is_plain(const Aggref *aggref)
+{
+	return aggref->aggkind == AGGKIND_NORMAL && aggref->agglevelsup == 0 && aggref->aggorder == NIL &&
+		aggref->aggdistinct == NIL && !gpusort_calls_volatile(aggref);
 }

@@ -1,12 +1,22 @@
 /*-------------------------------------------------------------------------
  *
  * node.c
- *		GpuSort Aggregate: aggregates that sort, of all rows of a plan, without core's sorts.
+ *		GpuSort Aggregate: aggregates that sort, by one sort for each order.
  *
- * Core's Agg calls an aggregate for each row, which takes twice as long as the scan of a table, and sorts for each
- * aggregate by itself.  So where an Agg has aggregates that sort, this node takes its place.  It reads the rows itself,
- * and returns one row, or one for each group, in the order in which core sorted the groups.  It also computes core's
- * other aggregates that stand beside them.  If one order serves all aggregates, a GpuSort below sorts the rows for the node.
+ * Core's Agg sorts for each aggregate and each group by itself, and calls an aggregate for each row, which takes twice as long
+ * as the scan of a table.  So where an Agg has aggregates that sort, this node takes its place.
+ *
+ * It gathers the child's rows once for each order that aggregates want: sorted by the groups, and within a group by what the
+ * aggregates sort by (order.c).  An order whose columns are numbers and times is a stream of words (pack.c), any other one a
+ * stream of rows.  Then the orders are read side by side, group by group (results.c).  Aggregates that do not sort, such as
+ * count(*), are advanced by the rows of one of the orders, or without groups by the rows as they come.  So there is one state
+ * of each aggregate at a time, however many groups there are.
+ *
+ * If one order serves all aggregates, a GpuSort below may sort the rows, in all processes of a parallel query, and the node reads
+ * them as they come.
+ *
+ * Texts that group rows are sorted by their bytes, which takes less time than by their collation.  Then one more sort, of the
+ * results, puts the groups in core's order.
  *
  *-------------------------------------------------------------------------
  */
@@ -38,20 +48,12 @@
 typedef struct AggregateNode
 {
 	CustomScanState css;
-	GpusortAggregates *aggregates;	/* without groups */
-	GpusortOrdered *ordered;	/* without groups: those that need rows in order */
-	GpusortStates *others;		/* without groups: core's other aggregates */
-	GpusortGrouped *grouped;	/* with groups */
-	GpusortGroupColumns columns;	/* theirs */
-	GpusortInOrder *in_order;	/* of rows that come in their order, instead of all these */
-	List	   *own;			/* Aggrefs of aggregates that sort keys, */
-	List	   *by_rows;		/* of those that need rows in order, */
-	List	   *rest;			/* and of others; if rows come in order: those without DISTINCT */
-	int			processes;		/* of feeds below; 0: this process reads the rows itself */
-	bool		rewinds;		/* with groups: another scan may return the same results */
-	bool		done;			/* all rows have been read */
-	GpusortReport report;		/* of rows that come in order, so far */
-	GpusortPage page;			/* the rows that are being read */
+	int			ngroups;
+	GpusortAggregateColumn *groups;	/* their columns, as core sorts by them */
+	List	   *aggrefs;		/* in the order of the node's slot */
+	GpusortResults *results;
+	GpusortStream *stream;		/* puts the groups in core's order; NULL: they are */
+	bool		sorted;			/* it has all of them */
 } AggregateNode;
 
 static const CustomExecMethods exec_methods;
@@ -75,12 +77,9 @@ check_function(Oid function, Oid user, ObjectType kind)
 	InvokeFunctionExecuteHook(function);
 }
 
-/*
- * Checks permissions as ExecInitAgg() does: the user calls the aggregate, and its owner the functions.  split: also those of
- * partial aggregates.
- */
+/* Checks permissions as ExecInitAgg() does: the user calls the aggregate, and its owner the functions. */
 static void
-check_permissions(Oid aggregate, bool split)
+check_permissions(Oid aggregate)
 {
 	FormData_pg_aggregate form = gpusort_aggregate_form(aggregate);
 	HeapTuple	proc = SearchSysCache1(PROCOID, ObjectIdGetDatum(aggregate));
@@ -92,20 +91,43 @@ check_permissions(Oid aggregate, bool split)
 	check_function(aggregate, GetUserId(), OBJECT_AGGREGATE);
 	check_function(form.aggtransfn, owner, OBJECT_FUNCTION);
 	check_function(form.aggfinalfn, owner, OBJECT_FUNCTION);
-	if (split)
-	{
-		check_function(form.aggcombinefn, owner, OBJECT_FUNCTION);
-		check_function(form.aggserialfn, owner, OBJECT_FUNCTION);
-		check_function(form.aggdeserialfn, owner, OBJECT_FUNCTION);
-	}
 	ReleaseSysCache(proc);
 }
 
-/* All Aggrefs, in the order of the node's slot */
-static List *
-all_of(const AggregateNode *node)
+/* Unpacks the columns of the groups. */
+static void
+unpack_groups(AggregateNode *node, List *lists)
 {
-	return list_concat(list_concat_copy(node->own, node->by_rows), node->rest);
+	List	   *targetlist = outerPlan(node->css.ss.ps.plan)->targetlist;
+
+	node->ngroups = lists == NIL ? 0 : list_length(linitial(lists));
+	node->groups = palloc(node->ngroups * sizeof(GpusortAggregateColumn));
+	for (int i = 0; i < node->ngroups; i++)
+	{
+		TargetEntry *entry = get_tle_by_resno(targetlist, list_nth_int(linitial(lists), i));
+
+		node->groups[i] = (GpusortAggregateColumn) {
+			.expr = (Expr *) makeVarFromTargetEntry(OUTER_VAR, entry),
+			.operator = list_nth_oid(lsecond(lists), i),
+			.collation = list_nth_oid(lthird(lists), i),
+			.nulls_first = list_nth_int(lfourth(lists), i),
+			.equals = list_nth_oid(list_nth(lists, 4), i),
+		};
+	}
+}
+
+/* Prepares a sort of the results by core's order of the groups, n columns. */
+static void
+init_stream(AggregateNode *node, int n)
+{
+	GpusortSortColumn *columns = palloc(n * sizeof(GpusortSortColumn));
+	GpusortSortSpec spec = {0};
+
+	for (int i = 0; i < n; i++)
+		columns[i] = gpusort_rowkey_column(i + 1, node->groups[i].operator, node->groups[i].collation, node->groups[i].nulls_first,
+										   node->groups[i].expr);
+	gpusort_spec_set(&spec, node->css.ss.ss_ScanTupleSlot->tts_tupleDescriptor, columns, n);
+	node->stream = gpusort_stream_init(&spec, node->css.ss.ps.state, NULL);
 }
 
 static void
@@ -113,108 +135,80 @@ begin_node(CustomScanState *css, EState *estate, int eflags)
 {
 	AggregateNode *node = (AggregateNode *) css;
 	CustomScan *scan = (CustomScan *) css->ss.ps.plan;
-	List	   *columns = lfourth(scan->custom_private);
-	int			sorts;
+	List	   *sorting = linitial(scan->custom_private);
+	List	   *others = lsecond(scan->custom_private);
+	bool		in_order = linitial_int(lfourth(scan->custom_private));
+	GpusortAggregateColumn *groups;
+	int			nsorted = 0;
+	bool		reorders = false;
 	ListCell   *lc;
 
 	outerPlanState(css) = ExecInitNode(outerPlan(scan), estate, eflags);
-	/* as in core's Sort: without the flag, parameters may change of which chgParam does not tell */
-	node->rewinds = (eflags & EXEC_FLAG_REWIND) != 0;
-	node->own = linitial(scan->custom_private);
-	node->by_rows = lsecond(scan->custom_private);
-	node->rest = lthird(scan->custom_private);
-	node->processes = gpusort_aggregate_feed_below(outerPlanState(css));
-	foreach(lc, all_of(node))
-		check_permissions(lfirst_node(Aggref, lc)->aggfnoid, node->processes > 0);
-	if (columns != NIL)
-		node->columns = gpusort_group_columns_unpack(columns);
-	if (linitial_int(list_nth(scan->custom_private, 4)))
-		node->in_order = gpusort_in_order_init(&css->ss.ps, node->by_rows, node->rest, &node->columns);
-	else if (columns == NIL)
+	node->aggrefs = list_concat_copy(sorting, others);
+	foreach(lc, node->aggrefs)
+		check_permissions(lfirst_node(Aggref, lc)->aggfnoid);
+	unpack_groups(node, lthird(scan->custom_private));
+	groups = palloc(node->ngroups * sizeof(GpusortAggregateColumn));
+	for (int i = 0; i < node->ngroups; i++)
 	{
-		node->ordered = gpusort_ordered_init(&css->ss.ps, node->by_rows, false, &sorts);
-		node->aggregates = gpusort_aggregates_init(&css->ss.ps, node->own, false, sorts);
-		node->others = gpusort_states_init(&css->ss.ps, node->rest);
+		groups[i] = node->groups[i];
+		if (in_order || !OidIsValid(groups[i].equals))
+			continue;
+		nsorted++;
+		groups[i].collation = gpusort_rowkey_equality_collation(groups[i].equals, groups[i].collation);
+		reorders |= groups[i].collation != node->groups[i].collation;
 	}
-	else
-		node->grouped = gpusort_grouped_init(&css->ss.ps, node->own, node->by_rows, node->rest, &node->columns);
+	node->results = gpusort_results_init(&css->ss.ps, sorting, others, groups, node->ngroups, in_order);
+	if (reorders)
+		init_stream(node, nsorted);
 }
 
-/* Adds the child's rows. */
+/* Puts all groups in core's order. */
 static void
-read_pages(AggregateNode *node, GpusortReport *report)
+sort_groups(AggregateNode *node)
 {
-	while (gpusort_page_next(&node->page, outerPlanState(node)))
+	TupleTableSlot *slot = node->css.ss.ss_ScanTupleSlot;
+	GpusortStreamInput input = {
+		.kind = GPUSORT_STAT_AGGREGATE,
+		.name = "GpuSort Aggregate",
+		.node = &node->css.ss.ps,
+		.verified = gpusort_verify,
+		.expected = node->css.ss.ps.plan->plan_rows,
+		.limit = -1,
+		.memory = gpusort_guc_memory_limit(1) / 4,
+	};
+
+	(void) gpusort_stream_begin(node->stream, &input);
+	for (;;)
 	{
 		CHECK_FOR_INTERRUPTS();
-		report->rows += node->page.count;
-		if (node->grouped != NULL)
-			gpusort_grouped_add(node->grouped, &node->page);
-		else
-		{
-			gpusort_aggregates_add(node->aggregates, &node->page, NULL);
-			gpusort_ordered_add(node->ordered, &node->page, NULL);
-			if (node->rest != NIL)
-				gpusort_states_add(node->others, &node->page, NULL, 1);
-		}
+		ResetExprContext(node->css.ss.ps.ps_ExprContext);
+		ExecClearTuple(slot);
+		if (!gpusort_results_next(node->results, slot->tts_values, slot->tts_isnull))
+			break;
+		gpusort_stream_put(node->stream, ExecStoreVirtualTuple(slot));
 	}
+	gpusort_stream_finish(node->stream);
+	node->sorted = true;
 }
 
-/* Adds what feeds have gathered.  Returns the number of rows. */
-static uint64
-collect(AggregateNode *node)
-{
-	GpusortCollector to = {.aggregates = node->aggregates, .others = node->others};
-
-	if (node->grouped != NULL)
-		return gpusort_grouped_collect(node->grouped, outerPlanState(node), node->processes);
-	return gpusort_collect(&to, gpusort_aggregate_feed_next(outerPlanState(node)), outerPlanState(node), node->processes);
-}
-
-/* Reads all rows. */
-static void
-read_rows(AggregateNode *node)
-{
-	GpusortReport report = {0};
-
-	if (node->grouped == NULL)
-		gpusort_states_begin(node->others, 1);
-	if (node->by_rows != NIL && node->grouped == NULL)
-		gpusort_ordered_begin(node->ordered, gpusort_aggregates_memory(node->aggregates));
-	if (node->processes > 0)
-		report.rows = collect(node);
-	else
-		read_pages(node, &report);
-	if (node->grouped != NULL)
-		gpusort_grouped_finish(node->grouped);
-	report.checked = gpusort_verify;
-	gpusort_stat_count(GPUSORT_STAT_AGGREGATE, &report);
-	node->done = true;
-}
-
-/* Fetches the results; with groups, those of the next one.  False at the end. */
+/* Fetches the next group, or without groups the results.  False at the end. */
 static bool
-next_results(AggregateNode *node, Datum *values, bool *nulls)
+next_results(AggregateNode *node, TupleTableSlot *slot)
 {
-	ExprContext *econtext = node->css.ss.ps.ps_ExprContext;
-	int			n = list_length(node->own);
-	bool		first = !node->done;
+	TupleTableSlot *row;
 
-	if (node->in_order != NULL)
-		return gpusort_in_order_next(node->in_order, values, nulls, &node->report.rows);
-	if (first)
-		read_rows(node);
-	if (node->grouped != NULL)
-		return gpusort_grouped_next(node->grouped, values, nulls);
-	if (first)
-	{
-		gpusort_aggregates_finish(node->aggregates, values, nulls);
-		gpusort_ordered_sort(node->ordered);
-		gpusort_ordered_finish(node->ordered, 0, econtext, values + n, nulls + n);
-		n += list_length(node->by_rows);
-		gpusort_states_finish(node->others, 0, econtext, values + n, nulls + n);
-	}
-	return first;
+	if (node->stream == NULL)
+		return gpusort_results_next(node->results, slot->tts_values, slot->tts_isnull);
+	if (!node->sorted)
+		sort_groups(node);
+	row = gpusort_stream_next(node->stream, true);
+	if (TupIsNull(row))
+		return false;
+	slot_getallattrs(row);
+	memcpy(slot->tts_values, row->tts_values, row->tts_tupleDescriptor->natts * sizeof(Datum));
+	memcpy(slot->tts_isnull, row->tts_isnull, row->tts_tupleDescriptor->natts * sizeof(bool));
+	return true;
 }
 
 static TupleTableSlot *
@@ -229,7 +223,7 @@ exec_node(CustomScanState *css)
 		CHECK_FOR_INTERRUPTS();
 		ResetExprContext(econtext);
 		ExecClearTuple(slot);
-		if (!next_results(node, slot->tts_values, slot->tts_isnull))
+		if (!next_results(node, slot))
 			return NULL;
 		ExecStoreVirtualTuple(slot);
 		econtext->ecxt_scantuple = slot;
@@ -242,42 +236,24 @@ exec_node(CustomScanState *css)
 static void
 forget_rows(AggregateNode *node)
 {
+	GpusortReport report = {.rows = gpusort_results_rows(node->results), .checked = gpusort_verify};
+
+	if (report.rows > 0)
+		gpusort_stat_count(GPUSORT_STAT_AGGREGATE, &report);
 	ExecClearTuple(node->css.ss.ss_ScanTupleSlot);
-	if (node->in_order != NULL)
-	{
-		gpusort_in_order_forget(node->in_order);
-		node->report.checked = gpusort_verify;
-		if (node->report.rows > 0)
-			gpusort_stat_count(GPUSORT_STAT_AGGREGATE, &node->report);
-	}
-	else if (node->grouped != NULL)
-		gpusort_grouped_forget(node->grouped);
-	else
-	{
-		gpusort_aggregates_forget(node->aggregates);
-		gpusort_ordered_forget(node->ordered);
-		gpusort_states_forget(node->others);
-	}
-	node->done = false;
-	node->report = (GpusortReport) {0};
-	node->page.count = 0;
+	gpusort_results_forget(node->results);
+	if (node->stream != NULL)
+		gpusort_stream_end(node->stream);
+	node->sorted = false;
 }
 
 static void
 rescan_node(CustomScanState *css)
 {
-	AggregateNode *node = (AggregateNode *) css;
-	PlanState  *child = outerPlanState(css);
-
-	if (node->grouped != NULL && node->rewinds && node->done && css->ss.ps.chgParam == NULL && child->chgParam == NULL)
-	{
-		gpusort_grouped_rewind(node->grouped);
-		return;
-	}
-	forget_rows(node);
+	forget_rows((AggregateNode *) css);
 	/* a child whose parameters changed is rescanned by its first ExecProcNode */
-	if (child->chgParam == NULL)
-		ExecReScan(child);
+	if (outerPlanState(css)->chgParam == NULL)
+		ExecReScan(outerPlanState(css));
 }
 
 static void
@@ -296,19 +272,12 @@ explain_node(CustomScanState *css, List *ancestors, ExplainState *es)
 	List	   *texts = NIL;
 	ListCell   *lc;
 
-	for (int i = 0; i < node->columns.n; i++)
-	{
-		TargetEntry *entry = get_tle_by_resno(outerPlan(css->ss.ps.plan)->targetlist, node->columns.attnos[i]);
-
-		if (!OidIsValid(node->columns.equals[i]))
-			break;
-		texts = lappend(texts, deparse_expression((Node *) makeVarFromTargetEntry(OUTER_VAR, entry),
-												  context, qualified, true));
-	}
+	for (int i = 0; i < node->ngroups && OidIsValid(node->groups[i].equals); i++)
+		texts = lappend(texts, deparse_expression((Node *) node->groups[i].expr, context, qualified, true));
 	if (texts != NIL)
 		ExplainPropertyList("Group Key", texts, es);
 	texts = NIL;
-	foreach(lc, all_of(node))
+	foreach(lc, node->aggrefs)
 		texts = lappend(texts, deparse_expression(lfirst(lc), context, qualified, true));
 	ExplainPropertyList("Aggregates", texts, es);
 }

@@ -1,13 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * percentile.c
- *		Percentiles of gathered keys, as percentile_cont() computes them.
+ *		Percentiles of sorted values, as percentile_cont() and percentile_disc() compute them.
  *
- * The results are those of percentile_cont(), to the bit: the same rows are chosen
- * and interpolated by the same operations in double precision.  Only among -0 and 0,
- * which are equal, another one may be chosen: gpusort's keys order them.
- *
- * A percentile needs two neighbouring keys of the sorted group, and no sort.
+ * The results are core's, to the bit: the same rows are chosen and interpolated by the same operations in double precision.
+ * Only among -0 and 0, which are equal, another one may be chosen: gpusort's keys order them.
  *
  *-------------------------------------------------------------------------
  */
@@ -15,7 +12,6 @@
 
 #include <math.h>
 
-#include "access/tupmacs.h"
 #include "catalog/pg_type.h"
 #include "executor/executor.h"
 #include "nodes/nodeFuncs.h"
@@ -31,7 +27,7 @@
 void
 gpusort_fractions_init(GpusortFractions *fractions, const Aggref *aggref, PlanState *ps)
 {
-	Expr	   *expr = gpusort_aggregate_fractions(aggref);
+	Expr	   *expr = aggref->aggdirectargs != NIL ? linitial(aggref->aggdirectargs) : NULL;
 
 	fractions->state = ExecInitExpr(expr, ps);
 	fractions->is_array = expr != NULL && exprType((Node *) expr) == FLOAT8ARRAYOID;
@@ -84,23 +80,11 @@ gpusort_fractions_evaluate(GpusortFractions *fractions, bool has_rows, ExprConte
 	}
 }
 
-Datum
-gpusort_percentile_value(const GpusortType *type, uint64 key)
-{
-	uint32		key4 = (uint32) key;
-	uint64		value;
-
-	gpusort_type_decode(type, type->key_bytes == 4 ? (void *) &key4 : (void *) &key, 1, false, &value);
-	return gpusort_scaled_is(type) ? gpusort_scaled_value(type, (int64) value) : fetch_att(&value, true, type->value_bytes);
-}
-
-/* The value of a key as double precision, as core casts its type to it. */
+/* A value as double precision, as core casts its type to it */
 static float8
-result_value(const GpusortType *type, uint64 key)
+as_float8(Oid type, Datum value)
 {
-	Datum		value = gpusort_percentile_value(type, key);
-
-	switch (type->typid)
+	switch (type)
 	{
 		case INT2OID:
 			return (float8) DatumGetInt16(value);
@@ -113,7 +97,7 @@ result_value(const GpusortType *type, uint64 key)
 		case NUMERICOID:
 			return DatumGetFloat8(DirectFunctionCall1(numeric_float8, value));
 		default:
-			Assert(type->typid == FLOAT8OID);
+			Assert(type == FLOAT8OID);
 			return DatumGetFloat8(value);
 	}
 }
@@ -126,7 +110,7 @@ proportion_of_one(float8 fraction, int64 last, int64 first)
 }
 
 /*
- * The percentile between the keys at two places of the sorted order, to the last bit as core's
+ * The percentile between the values at two places of the sorted order, to the last bit as core's
  * orderedsetaggs.c computes it: the proportion, and float8_lerp().  last is the last place.
  *
  * Where a processor multiplies and adds in one instruction, as on Arm, that rounds once, and
@@ -135,15 +119,15 @@ proportion_of_one(float8 fraction, int64 last, int64 first)
  * differ in their last bits.  So there are two expressions here as well.
  */
 static Datum
-interpolate(const GpusortType *type, float8 fraction, int64 last, uint64 first_key, uint64 second_key, bool in_array)
+interpolate(Oid type, float8 fraction, int64 last, Datum first, Datum second, bool in_array)
 {
 	float8		proportion = in_array ? fraction * last - floor(fraction * last) :
 		proportion_of_one(fraction, last, (int64) floor(fraction * last));
-	float8		low = result_value(type, first_key);
+	float8		low = as_float8(type, first);
 
 	if (floor(fraction * last) == ceil(fraction * last))
 		return Float8GetDatum(low);
-	return Float8GetDatum(low + proportion * (result_value(type, second_key) - low));
+	return Float8GetDatum(low + proportion * (as_float8(type, second) - low));
 }
 
 /* Returns the percentiles: one, or an array of this type, whose dimensions are those of the fractions. */
@@ -179,27 +163,11 @@ gpusort_percentile_places(const GpusortPercentiles *percentiles, int *n)
 
 		if (percentiles->discrete)
 			first = second = Max((int64) ceil(fraction * percentiles->rows), 1) - 1;
-		places[2 * i] = percentiles->descending ? last - first : first;
-		places[2 * i + 1] = percentiles->descending ? last - second : second;
+		places[2 * i] = first;
+		places[2 * i + 1] = second;
 	}
 	*n = 2 * fractions->n;
 	return places;
-}
-
-Datum
-gpusort_percentile_result(const GpusortPercentiles *percentiles, const uint64 *keys)
-{
-	const GpusortFractions *fractions = percentiles->fractions;
-
-	for (int i = 0; i < fractions->n; i++)
-	{
-		if (fractions->nulls[i])
-			continue;
-		fractions->results[i] = percentiles->discrete ? gpusort_percentile_value(percentiles->type, keys[2 * i]) :
-			interpolate(percentiles->type, DatumGetFloat8(fractions->values[i]), (int64) percentiles->rows - 1,
-						keys[2 * i], keys[2 * i + 1], fractions->is_array);
-	}
-	return pack_results(fractions, percentiles->discrete ? percentiles->elemtype : FLOAT8OID);
 }
 
 /* Interpolates between two intervals, as core's interval_lerp() does. */
@@ -213,43 +181,26 @@ interpolate_intervals(Datum low, Datum high, float8 proportion)
 }
 
 Datum
-gpusort_percentile_pack(const GpusortPercentiles *percentiles, const Datum *found)
+gpusort_percentile_result(const GpusortPercentiles *percentiles, const Datum *found)
 {
 	const GpusortFractions *fractions = percentiles->fractions;
+	Oid			type = getBaseType(percentiles->type);
+	bool		by_value = percentiles->discrete || type == INTERVALOID;	/* results are of the values' type */
 	int64		last = (int64) percentiles->rows - 1;
 
 	for (int i = 0; i < fractions->n; i++)
 	{
-		float8		place = fractions->nulls[i] ? 0 : DatumGetFloat8(fractions->values[i]) * last;
+		float8		fraction = fractions->nulls[i] ? 0 : DatumGetFloat8(fractions->values[i]);
+		float8		place = fraction * last;
 
-		fractions->results[i] = percentiles->discrete || floor(place) == ceil(place) ? found[2 * i] :
-			interpolate_intervals(found[2 * i], found[2 * i + 1], place - floor(place));
+		if (fractions->nulls[i])
+			continue;
+		if (!by_value)
+			fractions->results[i] = interpolate(type, fraction, last, found[2 * i], found[2 * i + 1], fractions->is_array);
+		else if (percentiles->discrete || floor(place) == ceil(place))
+			fractions->results[i] = found[2 * i];
+		else
+			fractions->results[i] = interpolate_intervals(found[2 * i], found[2 * i + 1], place - floor(place));
 	}
-	return pack_results(fractions, percentiles->elemtype);
-}
-
-void
-gpusort_percentile_select(GpusortGroup *keys, const uint64 *places, int n, uint64 *found)
-{
-	uint64		few[lengthof(keys->first_keys)];
-	GpusortReport report;
-	bool		narrow = keys->type->key_bytes == sizeof(uint32);
-
-	if (gpusort_group_sort_few(keys, few, &report))
-	{
-		for (int i = 0; i < n; i++)
-			found[i] = narrow ? ((uint32 *) few)[places[i]] : few[places[i]];
-		return;
-	}
-	if (n > 0)
-	{
-		GpusortKeySet *set = gpusort_group_set(keys);
-
-		gpusort_keyset_select(set, places, n, found);
-		if (set != keys->set)
-			gpusort_keyset_end(set);
-	}
-	/* from the last one on, so that none is overwritten before */
-	for (int i = n - 1; i >= 0 && narrow; i--)
-		found[i] = ((uint32 *) found)[i];
+	return pack_results(fractions, by_value ? percentiles->type : FLOAT8OID);
 }

@@ -1,559 +1,692 @@
 /*-------------------------------------------------------------------------
  *
  * results.c
- *		Computes aggregates that sort, of gathered keys.
+ *		Computes the aggregates of one group after the other.
  *
- * Without groups, percentiles are found by selection; a mode and a number of distinct values take a sort.  Where keys
- * have been spilled, all of these are found in one pass over the sorted keys.  A group's keys, which fit the
- * processor's cache, are sorted, unless it is a large group, which is computed as if it was alone.
+ * The rows of a group come from each order in turn.  One of the orders, the first one, has rows of all groups.  For most
+ * aggregates, their own functions are called for each row (states.c); others take their values from the rows (members.c).
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include "catalog/pg_type.h"
 #include "executor/executor.h"
 #include "miscadmin.h"
 #include "nodes/nodeFuncs.h"
 #include "utils/datum.h"
-#include "utils/fmgrprotos.h"
 #include "utils/memutils.h"
 
-#include "aggregate/aggregate.h"
 #include "aggregate/aggregate_state.h"
-#include "base/fault.h"
-#include "cpu/cpu.h"
-#include "functions/functions.h"
-#include "store/spill.h"
+#include "guc.h"
 
-/* Evaluates the fractions, once.  has_rows: of the aggregate's values, there is one at least */
-static void
-evaluate_fractions(GpusortAggregates *node, GpusortAggregate *aggregate, bool has_rows)
+/* The part of the memory of an order that is for the values of a group */
+#define VALUES_PART			8
+
+/* More memory than there is */
+#define UNLIMITED_MEMORY	((Size) 1 << 40)
+
+/* A transition of states, which a row advances */
+typedef struct Step
 {
-	ResetExprContext(node->ps->ps_ExprContext);
-	gpusort_fractions_evaluate(&aggregate->fractions, has_rows, node->ps->ps_ExprContext, node->cxt);
+	int			transition;
+	int			filter;			/* as in GpusortMember */
+	bool		distinct;
+	int			nargs;
+	int		   *columns;		/* -1: the argument is a constant */
+	NullableDatum *args;
+} Step;
+
+/* An order, and what becomes of its rows */
+typedef struct Source
+{
+	GpusortOrder *order;
+	GpusortAggregateColumn *by; /* behind the groups */
+	int			nby;
+	List	   *members;
+	List	   *steps;
+	bool		compares;		/* equal rows count: for DISTINCT or a mode, */
+	int			filter;			/* if this column is true, or -1; */
+	bool		only_distinct;	/* and nothing else does */
+	uint64		run;			/* rows equal to the last one */
+	bool		bulk;			/* its rows are words, which take_words() takes */
+} Source;
+
+struct GpusortResults
+{
+	PlanState  *ps;
+	int			ngroups;
+	int		   *group_columns;	/* in the first source */
+	List	   *sources;		/* the first one has rows of all groups */
+	int			nstreams;		/* that share the memory */
+	GpusortMember *members;
+	int			nmembers;
+	GpusortStates *states;
+	int			ncalled;
+	Datum	   *called;			/* their results */
+	bool	   *called_nulls;
+	MemoryContext cxt;			/* of one scan of the child, */
+	MemoryContext group_cxt;	/* and of a group */
+	GpusortPage page;
+	int			next;			/* the page's next row, for the direct order */
+	bool		ended;			/* all rows of the child have been read */
+	bool		begun;
+	bool		done;			/* without groups: the result has been returned */
+	uint64		rows;
+};
+
+/* ---- preparation ---- */
+
+static Source *
+add_source(GpusortResults *results, const GpusortAggregateColumn *groups, int ngroups, GpusortAggregateColumn *by, int nby,
+		   bool direct)
+{
+	Source	   *source = palloc0(sizeof(Source));
+
+	source->order = gpusort_order_init(results->ps, results->group_cxt, direct);
+	source->by = by;
+	source->nby = nby;
+	source->filter = -1;
+	for (int i = 0; i < ngroups; i++)
+		gpusort_order_add_sorted(source->order, &groups[i]);
+	source->order->ngroups = source->order->nsorted;
+	for (int i = 0; i < nby; i++)
+		gpusort_order_add_sorted(source->order, &by[i]);
+	source->order->skips_nulls = nby > 0 && !direct;
+	results->sources = lappend(results->sources, source);
+	results->nstreams += !direct;
+	return source;
 }
 
-static bool
-is_percentile(const GpusortAggregate *aggregate)
+/* Returns the source of an aggregate that sorts, which it may share. */
+static Source *
+find_source(GpusortResults *results, const GpusortAggregateColumn *groups, int ngroups, const Aggref *aggref)
 {
-	return aggregate->kind == GPUSORT_AGGREGATE_CONT || aggregate->kind == GPUSORT_AGGREGATE_DISC;
-}
+	int			nby;
+	GpusortAggregateColumn *by = gpusort_aggregate_order(aggref, &nby);
+	Source	   *source;
+	ListCell   *lc;
 
-Size
-gpusort_aggregates_group_bytes(const GpusortAggregates *node)
-{
-	return node->nvalues * (GPUSORT_LISTS_GROUP_BYTES + sizeof(uint64));
-}
-
-/* Finds the places of the keys that a percentile needs: none if the result is NULL. */
-static void
-find_places(GpusortAggregates *node, GpusortAggregate *aggregate, uint64 rows)
-{
-	const GpusortValues *values = &node->values[aggregate->values];
-	const GpusortType *type = values->keys.type;
-
-	/* of misfits, see take_value() */
-	if (values->misfits.sort != NULL)
-		type = aggregate->kind == GPUSORT_AGGREGATE_CONT ? gpusort_type_get(FLOAT8OID) : NULL;
-	evaluate_fractions(node, aggregate, rows > 0);
-	aggregate->nplaces = 0;
-	aggregate->percentiles = (GpusortPercentiles) {
-		.type = type,
-		.elemtype = exprType(values->expression),
-		.fractions = &aggregate->fractions,
-		.rows = rows,
-		.discrete = aggregate->kind == GPUSORT_AGGREGATE_DISC,
-		.descending = aggregate->descending,
-	};
-	if (rows == 0 || aggregate->fractions.null)
-		return;
-	aggregate->places = gpusort_percentile_places(&aggregate->percentiles, &aggregate->nplaces);
-	aggregate->found = palloc(Max(aggregate->nplaces, 1) * sizeof(uint64));
-}
-
-/* Takes the next n keys in order, the first of which is at this place, behind the key last. */
-static void
-take_keys(GpusortAggregate *aggregate, const GpusortType *type, const uint64 *keys, uint64 n, uint64 place, uint64 last)
-{
-	for (int i = 0; i < aggregate->nplaces; i++)
+	foreach(lc, results->sources)
 	{
-		if (aggregate->places[i] >= place && aggregate->places[i] < place + n)
-			aggregate->found[i] = keys[aggregate->places[i] - place];
+		source = lfirst(lc);
+		if (source->nby == nby && gpusort_aggregate_same_columns(source->by, by, nby) &&
+			equal(source->order->condition, aggref->aggfilter))
+			return source;
 	}
-	if (is_percentile(aggregate))
-		return;
-	for (uint64 i = 0; i < n; i++)
+	source = add_source(results, groups, ngroups, by, nby, false);
+	source->order->condition = aggref->aggfilter;
+	return source;
+}
+
+/* Adds the transition of an aggregate whose functions are called. */
+static void
+add_step(Source *source, int transition, const Aggref *aggref, int filter)
+{
+	Step	   *step = palloc0(sizeof(Step));
+	ListCell   *lc;
+
+	*step = (Step) {
+		.transition = transition,
+		.filter = filter,
+		.distinct = aggref->aggdistinct != NIL,
+		.columns = palloc(list_length(aggref->args) * sizeof(int)),
+		.args = palloc(list_length(aggref->args) * sizeof(NullableDatum)),
+	};
+	foreach(lc, aggref->args)
 	{
-		bool		repeated = (i > 0 || place > 0) && gpusort_group_same(type, i > 0 ? keys[i - 1] : last, keys[i]);
+		TargetEntry *entry = lfirst_node(TargetEntry, lc);
+		Const	   *constant = (Const *) entry->expr;
 
-		if (aggregate->kind == GPUSORT_AGGREGATE_COUNT)
-			aggregate->count += !repeated;
-		else if (aggregate->kind == GPUSORT_AGGREGATE_SUM && !repeated)
+		if (entry->resjunk)
+			continue;
+		step->columns[step->nargs] = IsA(constant, Const) ? -1 : gpusort_order_add_column(source->order, entry->expr, filter);
+		if (IsA(constant, Const))
+			step->args[step->nargs] = (NullableDatum) {constant->constvalue, constant->constisnull};
+		step->nargs++;
+	}
+	source->steps = lappend(source->steps, step);
+	source->order->skips_nulls = false;
+	source->compares |= step->distinct;
+	source->only_distinct &= step->distinct;
+}
+
+/* Adds an aggregate that takes its values from the rows. */
+static void
+init_member(GpusortResults *results, Source *source, GpusortMember *member, const Aggref *aggref, int filter)
+{
+	Expr	   *expr = source->by[0].expr;
+
+	member->column = gpusort_order_add_column(source->order, expr, -1);
+	member->filter = filter;
+	gpusort_member_init(member, aggref, expr, results->ps, results->cxt, results->group_cxt);
+	source->members = lappend(source->members, member);
+	/* without groups, NULLs are only counted */
+	source->order->skips_nulls &= member->kind != GPUSORT_AGGREGATE_SORTED || results->ngroups == 0;
+	source->compares |= member->kind == GPUSORT_AGGREGATE_COUNT || member->kind == GPUSORT_AGGREGATE_MODE;
+	source->only_distinct &= member->kind == GPUSORT_AGGREGATE_COUNT;
+}
+
+/* Adds an aggregate to a source. */
+static void
+add_aggregate(GpusortResults *results, Source *source, GpusortMember *member, Aggref *aggref)
+{
+	int			filter = -1;
+
+	/* a source that serves aggregates with several filters has these as columns */
+	if (aggref->aggfilter != NULL && source->order->condition == NULL)
+		filter = gpusort_order_add_column(source->order, aggref->aggfilter, -1);
+	if (aggref->aggdistinct != NIL || member->kind == GPUSORT_AGGREGATE_MODE)
+		source->filter = filter;
+	if (member->kind != GPUSORT_AGGREGATE_OTHER)
+	{
+		init_member(results, source, member, aggref, filter);
+		return;
+	}
+	for (int t = 0; t < results->states->ntransitions; t++)
+	{
+		if (results->states->transitions[t].aggref == aggref)
+			add_step(source, t, aggref, filter);
+	}
+}
+
+/* Of aggregates that do not sort, does one show the order of a group's rows? */
+static bool
+show_order(List *aggrefs)
+{
+	ListCell   *lc;
+
+	foreach(lc, aggrefs)
+	{
+		if (!gpusort_aggregate_rounds(lfirst_node(Aggref, lc)))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Returns the source of aggregates that do not sort.  Without groups, they get the rows as they come.  Else they share the rows of
+ * the first source, if these are all, and if their order does not matter.
+ */
+static Source *
+source_of_others(GpusortResults *results, const GpusortAggregateColumn *groups, int ngroups, List *others)
+{
+	bool		stable = show_order(others);
+	Source	   *source;
+	ListCell   *lc;
+
+	if (ngroups == 0)
+		return others == NIL ? NULL : add_source(results, NULL, 0, NULL, 0, true);
+	foreach(lc, results->sources)
+	{
+		source = lfirst(lc);
+		if (!stable && source->order->condition == NULL)
+			break;
+	}
+	if (lc == NULL)
+	{
+		source = add_source(results, groups, ngroups, NULL, 0, false);
+		source->order->stable = stable;
+		source->only_distinct = others == NIL;
+	}
+	/* it has rows of all groups */
+	source->order->skips_nulls = false;
+	results->sources = lcons(source, list_delete_ptr(results->sources, source));
+	return source;
+}
+
+/* Makes the Aggrefs' members and sources. */
+static void
+init_sources(GpusortResults *results, List *sorting, List *others, const GpusortAggregateColumn *groups, int ngroups, bool in_order)
+{
+	Source	   *all = NULL;
+	GpusortMember *member = results->members;
+	ListCell   *lc;
+
+	if (in_order)
+	{
+		int			nby;
+		GpusortAggregateColumn *by = gpusort_aggregate_order(linitial_node(Aggref, sorting), &nby);
+
+		all = add_source(results, groups, ngroups, by, nby, true);
+		all->only_distinct = true;
+	}
+	foreach(lc, sorting)
+	{
+		Source	   *source = all;
+
+		if (source == NULL)
 		{
-			NullableDatum value = {.value = gpusort_percentile_value(type, keys[i])};
+			int			before = list_length(results->sources);
 
-			gpusort_states_advance(aggregate->sum, &value);
+			source = find_source(results, groups, ngroups, lfirst_node(Aggref, lc));
+			source->only_distinct |= list_length(results->sources) > before;
 		}
-		else if (aggregate->kind == GPUSORT_AGGREGATE_MODE)
+		add_aggregate(results, source, member++, lfirst_node(Aggref, lc));
+	}
+	if (all == NULL)
+		all = source_of_others(results, groups, ngroups, others);
+	foreach(lc, others)
+		add_aggregate(results, all, member++, lfirst_node(Aggref, lc));
+}
+
+GpusortResults *
+gpusort_results_init(PlanState *ps, List *sorting, List *others, const GpusortAggregateColumn *groups, int ngroups, bool in_order)
+{
+	GpusortResults *results = palloc0(sizeof(GpusortResults));
+	List	   *called = NIL;
+	int			nsorted = 0;
+	ListCell   *lc;
+
+	results->ps = ps;
+	results->ngroups = ngroups;
+	results->cxt = AllocSetContextCreate(CurrentMemoryContext, "GpuSort Aggregate", ALLOCSET_DEFAULT_SIZES);
+	results->group_cxt = AllocSetContextCreate(CurrentMemoryContext, "GpuSort group", ALLOCSET_DEFAULT_SIZES);
+	results->members = palloc0((list_length(sorting) + list_length(others)) * sizeof(GpusortMember));
+	/* a child may return slots of several kinds */
+	ps->outeropsset = true;
+	ps->outeropsfixed = false;
+	foreach(lc, list_concat_copy(sorting, others))
+	{
+		GpusortMember *member = &results->members[results->nmembers++];
+
+		member->kind = gpusort_aggregate_kind(lfirst_node(Aggref, lc));
+		if (member->kind != GPUSORT_AGGREGATE_OTHER)
+			continue;
+		member->result = list_length(called);
+		called = lappend(called, lfirst(lc));
+	}
+	results->states = gpusort_states_init(ps, called);
+	results->ncalled = list_length(called);
+	results->called = palloc(results->ncalled * sizeof(Datum));
+	results->called_nulls = palloc(results->ncalled * sizeof(bool));
+	while (nsorted < ngroups && OidIsValid(groups[nsorted].equals))
+		nsorted++;
+	init_sources(results, sorting, others, groups, nsorted, in_order);
+	results->group_columns = palloc(ngroups * sizeof(int));
+	for (int i = 0; i < ngroups; i++)
+		results->group_columns[i] = gpusort_order_add_column(((Source *) linitial(results->sources))->order, groups[i].expr, -1);
+	foreach(lc, results->sources)
+	{
+		Source	   *source = lfirst(lc);
+
+		source->order->distinct = source->only_distinct && !source->order->direct && source->order->ncolumns == source->order->nsorted;
+		gpusort_order_prepare(source->order);
+	}
+	return results;
+}
+
+/* ---- rows of a group ---- */
+
+static inline bool
+passes(const GpusortOrder *order, int filter)
+{
+	bool		isnull;
+
+	return filter < 0 || (DatumGetBool(gpusort_order_value(order, filter, &isnull)) && !isnull);
+}
+
+/* Takes the current row of a source. */
+static void
+take_row(GpusortResults *results, Source *source)
+{
+	GpusortOrder *order = source->order;
+	MemoryContext old;
+	ListCell   *lc;
+
+	if (source->compares && passes(order, source->filter))
+	{
+		source->run = gpusort_order_repeats(order) ? source->run + 1 : 1;
+		if (source->only_distinct && source->run > 1)
+			return;
+	}
+	old = MemoryContextSwitchTo(order->econtext->ecxt_per_tuple_memory);
+	foreach(lc, source->members)
+	{
+		GpusortMember *member = lfirst(lc);
+
+		if (passes(order, member->filter))
+			gpusort_member_take(member, order, source->run);
+	}
+	foreach(lc, source->steps)
+	{
+		Step	   *step = lfirst(lc);
+
+		if (!passes(order, step->filter) || (step->distinct && source->run > 1))
+			continue;
+		for (int i = 0; i < step->nargs; i++)
 		{
-			aggregate->count = repeated ? aggregate->count + 1 : 1;
-			if (aggregate->count > aggregate->most || (aggregate->descending && aggregate->count == aggregate->most))
+			if (step->columns[i] >= 0)
+				step->args[i].value = gpusort_order_value(order, step->columns[i], &step->args[i].isnull);
+		}
+		gpusort_states_advance(results->states, step->transition, step->args);
+	}
+	MemoryContextSwitchTo(old);
+}
+
+/* Takes words of a group, for numbers of distinct values, percentiles and arrays. */
+static void
+take_words(Source *source, const uint64 *words, uint64 n)
+{
+	GpusortOrder *order = source->order;
+	ListCell   *lc;
+
+	foreach(lc, source->members)
+		gpusort_member_take_words(lfirst(lc), order, words, n);
+	order->last.word = words[n - 1] >> order->packing.fields[order->nsorted - 1].shift;
+	order->last.known = true;
+}
+
+/* Can take_words() take the rows of a source? */
+static bool
+takes_words(const Source *source)
+{
+	ListCell   *lc;
+
+	foreach(lc, source->members)
+	{
+		const GpusortMember *member = lfirst(lc);
+
+		if (member->kind == GPUSORT_AGGREGATE_MODE || !member->by_value)
+			return false;
+	}
+	return source->order->only_words && source->steps == NIL && (source->order->fast_repeats || !source->compares);
+}
+
+/* ---- rows ---- */
+
+/* Are all values of a source wanted in an array, and so in memory at last? */
+static bool
+makes_array(const GpusortResults *results, const Source *source)
+{
+	ListCell   *lc;
+
+	foreach(lc, source->members)
+	{
+		if (((const GpusortMember *) lfirst(lc))->kind == GPUSORT_AGGREGATE_SORTED)
+			return results->ngroups == 0;
+	}
+	return false;
+}
+
+/* Gathers all rows, and sorts them. */
+static void
+gather(GpusortResults *results)
+{
+	Size		memory = gpusort_guc_memory_limit(1) / Max(results->nstreams, 1);
+	ListCell   *lc;
+
+	foreach(lc, results->sources)
+	{
+		Source	   *source = lfirst(lc);
+
+		if (!source->order->direct)
+			gpusort_order_begin(source->order, makes_array(results, source) ? UNLIMITED_MEMORY : memory);
+	}
+	while (gpusort_page_next(&results->page, outerPlanState(results->ps)))
+	{
+		CHECK_FOR_INTERRUPTS();
+		results->rows += results->page.count;
+		foreach(lc, results->sources)
+		{
+			Source	   *source = lfirst(lc);
+
+			if (!source->order->direct)
+				gpusort_order_put(source->order, &results->page);
+			else
 			{
-				aggregate->most = aggregate->count;
-				aggregate->mode = keys[i];
+				for (int i = 0; i < results->page.count; i++)
+				{
+					if (gpusort_order_evaluate(source->order, &results->page, i))
+						take_row(results, source);
+				}
 			}
 		}
 	}
+	foreach(lc, results->sources)
+	{
+		Source	   *source = lfirst(lc);
+
+		if (source->order->direct)
+			continue;
+		gpusort_order_sort(source->order);
+		source->bulk = takes_words(source);
+	}
 }
 
-/* Reads all values in order, for the aggregates that need them. */
-static void
-read_in_order(GpusortAggregates *node, int number)
+/* Goes to the next row of a source, unless the current one has not been taken.  False at the end. */
+static bool
+fetch(GpusortResults *results, Source *source)
 {
-	GpusortGroup *keys = &node->values[number].keys;
-	struct GpusortSpill *spill;
-	GpusortGroupScan scan;
-	const uint64 *next;
-	uint64		n;
-	uint64		last = 0;
-	GpusortCheckKeys *check = &node->values[number].check;
+	GpusortOrder *order = source->order;
 
-	gpusort_group_begin_scan(keys, &scan);
-	spill = node->values[number].limit.spill;
-	for (int i = 0; i < node->naggregates && spill != NULL; i++)
+	if (!order->direct)
+		return gpusort_order_fetch(order);
+	if (!order->fetched && results->next == results->page.count && !results->ended)
 	{
-		if (node->aggregates[i].values == number && is_percentile(&node->aggregates[i]))
-			find_places(node, &node->aggregates[i], gpusort_spill_rows(spill));
+		CHECK_FOR_INTERRUPTS();
+		results->ended = !gpusort_page_next(&results->page, outerPlanState(results->ps));
+		results->next = 0;
+		if (results->ended)
+			results->page.count = 0;
+		results->rows += results->page.count;
 	}
-	if (node->checked)
-		gpusort_check_keys_begin_read(check);
-	for (uint64 place = 0; (next = gpusort_group_next(&scan, &n)) != NULL; place += n)
+	if (!order->fetched && results->next < results->page.count)
 	{
-		if (node->checked)
-			gpusort_check_words_read(check, next, n);
-		for (int i = 0; i < node->naggregates; i++)
+		(void) gpusort_order_evaluate(order, &results->page, results->next++);
+		order->fetched = true;
+	}
+	return order->fetched;
+}
+
+/* Reads the rows of the group that has begun, or all rows. */
+static void
+read_group(GpusortResults *results, Source *source)
+{
+	source->run = 0;
+	do
+	{
+		if (source->bulk)
 		{
-			if (node->aggregates[i].values == number)
-				take_keys(&node->aggregates[i], keys->type, next, n, place, last);
+			uint64		n;
+			const uint64 *words = gpusort_order_stretch(source->order, &n);
+
+			take_words(source, words, n);
+			continue;
 		}
-		last = next[n - 1];
-	}
-	if (node->checked)
-		gpusort_check_keys_end_read(check);
-	gpusort_group_end_scan(&scan);
-	gpusort_group_end_spill(keys->limit);
+		take_row(results, source);
+		gpusort_order_take(source->order);
+	} while (fetch(results, source) && (results->ngroups == 0 || gpusort_order_in_group(source->order)));
 }
 
-/* Adds n keys of a group to the misfits, as the values that they are. */
-static void
-make_misfits(GpusortAggregates *node, GpusortValues *values, uint32 group, const uint64 *keys, uint64 n)
+/* Is a source of words wanted for nothing but percentiles of all rows? */
+static bool
+seeks(const Source *source)
 {
-	ExprContext *econtext = node->ps->ps_ExprContext;
-	MemoryContext old = MemoryContextSwitchTo(econtext->ecxt_per_tuple_memory);
+	ListCell   *lc;
 
-	for (uint64 i = 0; i < n; i++)
+	foreach(lc, source->members)
 	{
-		if (i % GPUSORT_GROUP_SCAN_KEYS == 0)
-			CHECK_FOR_INTERRUPTS();
-		gpusort_misfits_add(&values->misfits, node->ps, node->cxt, group, gpusort_percentile_value(values->keys.type, keys[i]));
-		ResetExprContext(econtext);
+		const GpusortMember *member = lfirst(lc);
+
+		if (member->kind != GPUSORT_AGGREGATE_CONT && member->kind != GPUSORT_AGGREGATE_DISC)
+			return false;
+	}
+	return source->order->only_words && source->order->skips_nulls && source->steps == NIL;
+}
+
+/* Finds the percentiles of all rows, without reading more of these than that takes. */
+static void
+seek_percentiles(GpusortResults *results, Source *source)
+{
+	uint64		place = 0;
+	ListCell   *lc;
+
+	while (place != PG_UINT64_MAX)
+	{
+		uint64		next = PG_UINT64_MAX;
+
+		foreach(lc, source->members)
+		{
+			GpusortMember *member = lfirst(lc);
+			bool		isnull;
+
+			member->nvalues = source->order->count;
+			for (int i = 0; i < member->nplaces; i++)
+			{
+				if (member->places[i] == place)
+				{
+					gpusort_order_seek(source->order, place);
+					gpusort_member_find(member, place, gpusort_order_value(source->order, member->column, &isnull));
+				}
+				else if (member->places[i] > place)
+					next = Min(next, member->places[i]);
+			}
+		}
+		place = next;
+	}
+	/* the rest is checked */
+	if (gpusort_verify)
+	{
+		while (gpusort_order_step(source->order))
+			gpusort_order_take(source->order);
+	}
+}
+
+/* Reads all rows, of which there are no groups. */
+static void
+read_all(GpusortResults *results)
+{
+	ListCell   *lc;
+	ListCell   *lc2;
+
+	foreach(lc, results->sources)
+	{
+		Source	   *source = lfirst(lc);
+
+		if (source->order->direct && results->nstreams > 0)
+			continue;			/* its rows have been taken where they were read */
+		foreach(lc2, source->members)
+		{
+			if (source->order->skips_nulls)
+				gpusort_member_expect(lfirst(lc2), source->order->count, source->order->skipped);
+		}
+		if (seeks(source))
+		{
+			if (source->order->count > 0)
+				seek_percentiles(results, source);
+			continue;
+		}
+		gpusort_order_begin_group(source->order);
+		if (fetch(results, source))
+			read_group(results, source);
+	}
+}
+
+/* Reads the rows of the next group.  False at the end. */
+static bool
+read_next_group(GpusortResults *results, Datum *values, bool *nulls)
+{
+	Source	   *first = linitial(results->sources);
+	MemoryContext old;
+	ListCell   *lc;
+
+	if (!fetch(results, first))
+		return false;
+	gpusort_order_begin_group(first->order);
+	old = MemoryContextSwitchTo(results->group_cxt);
+	for (int i = 0; i < results->ngroups; i++)
+	{
+		const GpusortOrderColumn *column = &first->order->columns[results->group_columns[i]];
+
+		values[i] = gpusort_order_value(first->order, results->group_columns[i], &nulls[i]);
+		if (!nulls[i])
+			values[i] = datumCopy(values[i], column->by_value, column->length);
 	}
 	MemoryContextSwitchTo(old);
-}
-
-/* The same of all keys of a large group, or of all rows. */
-static void
-make_all_misfits(GpusortAggregates *node, GpusortValues *values, uint32 group)
-{
-	GpusortGroupScan scan;
-	const uint64 *next;
-	uint64		n;
-
-	gpusort_group_begin_scan(&values->keys, &scan);
-	while ((next = gpusort_group_next(&scan, &n)) != NULL)
-		make_misfits(node, values, group, next, n);
-	gpusort_group_end_scan(&scan);
-	gpusort_group_end_spill(&values->limit);
-}
-
-/* The key of a numeric's cast to double precision, which raises an error if the value has none. */
-static uint64
-cast_key(GpusortAggregates *node, Datum value)
-{
-	ExprContext *econtext = node->ps->ps_ExprContext;
-	MemoryContext old = MemoryContextSwitchTo(econtext->ecxt_per_tuple_memory);
-	int64		bits;
-
-	ResetExprContext(econtext);
-	bits = DatumGetInt64(DirectFunctionCall1(numeric_float8, value));
-	MemoryContextSwitchTo(old);
-	return gpusort_key_float8((uint64) bits);
-}
-
-/* Takes a value of a group at this place of its order, the run-th one of equal ones, of which first is the first one. */
-static void
-take_value(GpusortAggregates *node, GpusortAggregate *aggregate, Datum value, Datum first, uint64 place, uint64 run)
-{
-	bool		cont = aggregate->kind == GPUSORT_AGGREGATE_CONT;
-	/* core casts all values */
-	uint64		key = cont ? cast_key(node, value) : 0;
-
-	for (int i = 0; i < aggregate->nplaces; i++)
+	read_group(results, first);
+	foreach(lc, results->sources)
 	{
-		if (aggregate->places[i] == place)
-			aggregate->found[i] = cont ? key : (uint64) datumCopy(value, false, -1);
+		Source	   *source = lfirst(lc);
+
+		if (source == first || !fetch(results, source) || !gpusort_order_joins_group(source->order, first->order))
+			continue;
+		gpusort_order_begin_group(source->order);
+		read_group(results, source);
 	}
-	if (aggregate->kind == GPUSORT_AGGREGATE_COUNT)
-		aggregate->count += run == 1;
-	if (aggregate->kind != GPUSORT_AGGREGATE_MODE || run < aggregate->most || (run == aggregate->most && !aggregate->descending))
-		return;
-	if (aggregate->most > 0)
-		pfree(DatumGetPointer((Datum) aggregate->mode));
-	aggregate->most = run;
-	aggregate->mode = (uint64) datumCopy(first, false, -1);
+	return true;
 }
 
-/* Finds what the aggregates need of a group's values, some of which have no keys. */
 static void
-read_values(GpusortAggregates *node, int number, uint32 group)
+begin_group(GpusortResults *results)
 {
-	GpusortValues *values = &node->values[number];
-	Datum		value;
-	Datum		last = (Datum) 0;
-	uint64		run = 0;
+	Size		memory = gpusort_guc_memory_limit(1) / Max(results->nstreams, 1) / VALUES_PART;
 
-	for (int i = 0; i < node->naggregates; i++)
+	for (int i = 0; i < results->nmembers; i++)
+		gpusort_member_end(&results->members[i]);
+	MemoryContextReset(results->group_cxt);
+	for (int i = 0; i < results->nmembers; i++)
+		gpusort_member_begin(&results->members[i], memory);
+	gpusort_states_begin(results->states);
+}
+
+bool
+gpusort_results_next(GpusortResults *results, Datum *values, bool *nulls)
+{
+	ExprContext *econtext = results->ps->ps_ExprContext;
+	MemoryContext old;
+
+	if (results->done)
+		return false;
+	begin_group(results);
+	if (!results->begun && results->nstreams > 0)
+		gather(results);
+	results->begun = true;
+	if (results->ngroups == 0)
+		read_all(results);
+	results->done = results->ngroups == 0 || !read_next_group(results, values, nulls);
+	if (results->done && results->ngroups > 0)
+		return false;
+	gpusort_states_finish(results->states, econtext, results->called, results->called_nulls);
+	old = MemoryContextSwitchTo(results->group_cxt);
+	for (int i = 0; i < results->nmembers; i++)
 	{
-		if (node->aggregates[i].values == number && is_percentile(&node->aggregates[i]))
-			find_places(node, &node->aggregates[i], values->rows);
-	}
-	for (uint64 place = 0; gpusort_misfits_next_of(&values->misfits, group, &value); place++)
-	{
-		if (place > 0 && DatumGetBool(DirectFunctionCall2(numeric_eq, last, value)))
-			run++;
+		GpusortMember *member = &results->members[i];
+		bool	   *isnull = &nulls[results->ngroups + i];
+
+		if (member->kind != GPUSORT_AGGREGATE_OTHER)
+			values[results->ngroups + i] = gpusort_member_result(member, isnull);
 		else
 		{
-			if (place > 0)
-				pfree(DatumGetPointer(last));
-			last = datumCopy(value, false, -1);
-			run = 1;
+			values[results->ngroups + i] = results->called[member->result];
+			*isnull = results->called_nulls[member->result];
 		}
-		for (int i = 0; i < node->naggregates; i++)
-		{
-			if (node->aggregates[i].values == number)
-				take_value(node, &node->aggregates[i], value, last, place, run);
-		}
-	}
-}
-
-/* Finds what the aggregates need of these values. */
-static void
-find_keys(GpusortAggregates *node, int number)
-{
-	GpusortGroup *keys = &node->values[number].keys;
-	bool		spilled = node->values[number].limit.spill != NULL;
-	bool		in_order = spilled;
-
-	for (int i = 0; i < node->naggregates; i++)
-	{
-		GpusortAggregate *aggregate = &node->aggregates[i];
-
-		if (aggregate->values != number)
-			continue;
-		in_order |= aggregate->kind >= GPUSORT_AGGREGATE_MODE;
-		if (!is_percentile(aggregate) || spilled)
-			continue;
-		find_places(node, aggregate, gpusort_group_rows(keys));
-		gpusort_percentile_select(keys, aggregate->places, aggregate->nplaces, aggregate->found);
-		for (int j = 0; j < aggregate->nplaces && node->checked; j++)
-			gpusort_group_check_place(keys, &node->values[number].check, aggregate->places[j], aggregate->found[j]);
-		aggregate->nplaces = 0;
-	}
-	if (in_order)
-		read_in_order(node, number);
-}
-
-/* Returns a sum or an average of distinct values. */
-static Datum
-sum_of(const GpusortAggregates *node, const GpusortAggregate *aggregate, bool *isnull)
-{
-	ExprContext *econtext = node->ps->ps_ExprContext;
-	Datum		value;
-
-	ResetExprContext(econtext);
-	gpusort_states_finish(aggregate->sum, 0, econtext, &value, isnull);
-	return *isnull ? value : datumCopy(value, aggregate->by_value, aggregate->length);
-}
-
-/* Returns an array of all values, also of those that are NULL. */
-static Datum
-array_of(const GpusortAggregates *node, GpusortValues *values, bool *isnull)
-{
-	const GpusortType *type = values->keys.type;
-	ArrayType  *array;
-	char	   *to;
-
-	*isnull = values->rows + values->nnulls == 0;
-	if (*isnull)
-		return (Datum) 0;
-	if (values->rows > 0 && values->group_keys == NULL)
-		return PointerGetDatum(gpusort_group_array(&values->keys, exprType(values->expression), values->nnulls,
-												   node->checked ? &values->check : NULL));
-	array = gpusort_array_build(exprType(values->expression), type->value_bytes, values->rows, values->nnulls, false, &to);
-	gpusort_type_decode(type, values->group_keys, values->rows, false, to);
-	if (node->checked && values->rows > 0)
-		gpusort_check_values(&values->check, to, values->rows);
-	return PointerGetDatum(array);
-}
-
-/* Returns discrete percentiles of values. */
-static Datum
-percentile_of_values(const GpusortAggregate *aggregate)
-{
-	Datum	   *found = palloc(Max(aggregate->nplaces, 1) * sizeof(Datum));
-
-	for (int i = 0; i < aggregate->nplaces; i++)
-		found[i] = (Datum) aggregate->found[i];
-	return gpusort_percentile_pack(&aggregate->percentiles, found);
-}
-
-/* Returns the result of an aggregate, in the current memory context. */
-static Datum
-result_of(const GpusortAggregates *node, const GpusortAggregate *aggregate, bool *isnull)
-{
-	GpusortValues *values = &node->values[aggregate->values];
-
-	*isnull = false;
-	switch (aggregate->kind)
-	{
-		case GPUSORT_AGGREGATE_COUNT:
-			return Int64GetDatum((int64) aggregate->count);
-		case GPUSORT_AGGREGATE_SUM:
-			return sum_of(node, aggregate, isnull);
-		case GPUSORT_AGGREGATE_MODE:
-			*isnull = aggregate->most == 0;
-			if (!*isnull && values->misfits.sort != NULL)
-				return (Datum) aggregate->mode;
-			return *isnull ? (Datum) 0 : gpusort_percentile_value(values->keys.type, aggregate->mode);
-		case GPUSORT_AGGREGATE_SORTED:
-			return array_of(node, values, isnull);
-		default:
-			*isnull = aggregate->fractions.null || aggregate->percentiles.rows == 0;
-			if (!*isnull && aggregate->percentiles.type == NULL)
-				return percentile_of_values(aggregate);
-			return *isnull ? (Datum) 0 : gpusort_percentile_result(&aggregate->percentiles, aggregate->found);
-	}
-}
-
-/* Begins to compute the results of a group, or of all rows. */
-static void
-begin_results(GpusortAggregates *node)
-{
-	for (int i = 0; i < node->naggregates; i++)
-	{
-		GpusortAggregate *aggregate = &node->aggregates[i];
-
-		aggregate->count = aggregate->most = aggregate->percentiles.rows = 0;
-		if (aggregate->sum == NULL)
-			continue;
-		gpusort_states_forget(aggregate->sum);
-		gpusort_states_begin(aggregate->sum, 1);
-	}
-}
-
-/* Fractions may be errors also where there are no values. */
-static void
-check_fractions(GpusortAggregates *node)
-{
-	for (int i = 0; i < node->naggregates; i++)
-	{
-		if (is_percentile(&node->aggregates[i]))
-			evaluate_fractions(node, &node->aggregates[i], false);
-	}
-}
-
-void
-gpusort_aggregates_finish(GpusortAggregates *node, Datum *values, bool *nulls)
-{
-	MemoryContext old = MemoryContextSwitchTo(node->cxt);
-
-	begin_results(node);
-	if (!node->begun)
-		check_fractions(node);
-	for (int i = 0; i < node->nvalues; i++)
-	{
-		GpusortValues *values = &node->values[i];
-
-		values->rows = node->begun ? gpusort_group_rows(&values->keys) : 0;
-		values->check.wanted = values->check.in;
-		if (values->misfits.sort != NULL)
-		{
-			make_all_misfits(node, values, 0);
-			values->rows = gpusort_counts_of(&values->misfits.counts, 0);
-			read_values(node, i, 0);
-		}
-		else if (node->begun && !values->sorted)
-			find_keys(node, i);
-	}
-	for (int i = 0; i < node->naggregates; i++)
-		values[i] = result_of(node, &node->aggregates[i], &nulls[i]);
-	MemoryContextSwitchTo(old);
-}
-
-/* Finds what the aggregates need of the sorted keys of a small group. */
-static void
-find_sorted_keys(GpusortAggregates *node, int number, const void *keys, uint64 n)
-{
-	const GpusortType *type = node->values[number].keys.type;
-	uint64		words[GPUSORT_GROUP_SCAN_KEYS];
-
-	for (int i = 0; i < node->naggregates; i++)
-	{
-		GpusortAggregate *aggregate = &node->aggregates[i];
-		uint64		last = 0;
-
-		if (aggregate->values != number)
-			continue;
-		if (is_percentile(aggregate))
-		{
-			find_places(node, aggregate, n);
-			for (int j = 0; j < aggregate->nplaces; j++)
-				aggregate->found[j] = gpusort_type_key(type, keys, aggregate->places[j]);
-			continue;
-		}
-		for (uint64 place = 0; place < n; place += GPUSORT_GROUP_SCAN_KEYS)
-		{
-			uint64		count = Min(n - place, GPUSORT_GROUP_SCAN_KEYS);
-
-			for (uint64 j = 0; j < count; j++)
-				words[j] = gpusort_type_key(type, keys, place + j);
-			take_keys(aggregate, type, words, count, place, last);
-			last = words[count - 1];
-		}
-	}
-}
-
-/* Gathers the keys of a large group.  Memory for an array has no limit. */
-static void
-gather_large_group(GpusortAggregates *node, GpusortValues *values)
-{
-	MemoryContext old = MemoryContextSwitchTo(node->cxt);
-
-	if (values->sorted)
-		gpusort_array_check_size(values->lists.type->value_bytes, values->rows, values->nnulls);
-	gpusort_group_begin(&values->keys, values->lists.type, node->cxt, !values->sorted);
-	values->keys.limit = values->sorted ? NULL : &values->limit;
-	gpusort_lists_copy(&values->lists, &values->keys, node->checked ? &values->check : NULL);
-	MemoryContextSwitchTo(old);
-	gpusort_checksum_join(&values->check.out, &values->check.wanted);
-}
-
-/* Goes on to the next group that has keys. */
-static void
-next_group(GpusortAggregates *node, GpusortValues *values)
-{
-	if (values->keys.set != NULL)
-		gpusort_keyset_end(values->keys.set);
-	values->keys.set = NULL;
-	if (!gpusort_lists_next(&values->lists, &values->group, &values->group_keys, &values->group_rows))
-		values->group = GPUSORT_NUMBERS_NONE;
-}
-
-/* Makes misfits of the keys of all groups. */
-static void
-make_groups_misfits(GpusortAggregates *node, GpusortValues *values)
-{
-	for (; values->group != GPUSORT_NUMBERS_NONE; next_group(node, values))
-	{
-		if (values->group_keys != NULL)
-		{
-			make_misfits(node, values, values->group, values->group_keys, values->group_rows);
-			continue;
-		}
-		gather_large_group(node, values);
-		make_all_misfits(node, values, values->group);
-	}
-}
-
-void
-gpusort_aggregates_begin_groups(GpusortAggregates *node, uint32 ngroups)
-{
-	node->group_cxt = AllocSetContextCreate(node->cxt, "GpuSort group", ALLOCSET_DEFAULT_SIZES);
-	if (ngroups > 0)
-		check_fractions(node);
-	for (int i = 0; i < node->nvalues && node->begun; i++)
-	{
-		gpusort_lists_begin_scan(&node->values[i].lists, ngroups);
-		next_group(node, &node->values[i]);
-		if (node->values[i].misfits.sort != NULL)
-			make_groups_misfits(node, &node->values[i]);
-	}
-}
-
-/* Checks the sorted keys of a small group, which begin the reading of its results. */
-static void
-check_group(GpusortCheckKeys *check, const void *keys, uint64 n)
-{
-	gpusort_check_keys_begin_read(check);
-	gpusort_check_keys_read(check, keys, n);
-	check->wanted = check->read;
-	gpusort_checksum_join(&check->out, &check->read);
-}
-
-void
-gpusort_aggregates_end_groups(GpusortAggregates *node)
-{
-	for (int i = 0; i < node->nvalues && node->begun && node->checked; i++)
-	{
-		/* core's sort has ordered values that do not fit their type */
-		if (node->values[i].misfits.sort == NULL)
-			gpusort_check_keys_end(&node->values[i].check);
-	}
-}
-
-void
-gpusort_aggregates_finish_group(GpusortAggregates *node, uint32 group, Datum *results, bool *nulls)
-{
-	MemoryContext old = MemoryContextSwitchTo(node->group_cxt);
-
-	MemoryContextReset(node->group_cxt);
-	begin_results(node);
-	for (int i = 0; i < node->nvalues; i++)
-	{
-		GpusortValues *values = &node->values[i];
-
-		values->nnulls = gpusort_counts_of(&values->nulls, group);
-		values->rows = values->misfits.sort != NULL ? gpusort_counts_of(&values->misfits.counts, group) :
-			values->group == group ? values->group_rows : 0;
-		if (values->rows == 0)
-			continue;
-		values->check.group = group;
-		values->check.wanted = values->check.dropped = (GpusortChecksum) {0};
-		if (values->misfits.sort != NULL)
-			read_values(node, i, group);
-		else if (values->group_keys == NULL)
-		{
-			gather_large_group(node, values);
-			if (!values->sorted)
-				find_keys(node, i);
-		}
-		else
-		{
-			gpusort_cpu_sort_few(values->group_keys, values->rows, values->lists.type->key_bytes);
-			GPUSORT_FAULT_BREAK(GROUP, values->group_keys, values->lists.type->key_bytes, &values->rows);
-			if (node->checked)
-				check_group(&values->check, values->group_keys, values->rows);
-			if (!values->sorted)
-				find_sorted_keys(node, i, values->group_keys, values->rows);
-		}
-	}
-	for (int i = 0; i < node->naggregates; i++)
-		results[i] = result_of(node, &node->aggregates[i], &nulls[i]);
-	for (int i = 0; i < node->nvalues; i++)
-	{
-		if (node->values[i].group == group)
-			next_group(node, &node->values[i]);
 	}
 	MemoryContextSwitchTo(old);
+	return true;
+}
+
+uint64
+gpusort_results_rows(const GpusortResults *results)
+{
+	return results->rows;
+}
+
+void
+gpusort_results_forget(GpusortResults *results)
+{
+	ListCell   *lc;
+
+	foreach(lc, results->sources)
+		gpusort_order_forget(((Source *) lfirst(lc))->order);
+	for (int i = 0; i < results->nmembers; i++)
+	{
+		gpusort_member_end(&results->members[i]);
+		results->members[i].fractions.evaluated = false;
+	}
+	gpusort_states_forget(results->states);
+	MemoryContextReset(results->group_cxt);
+	MemoryContextReset(results->cxt);
+	results->page.count = results->next = 0;
+	results->rows = 0;
+	results->ended = results->begun = results->done = false;
 }

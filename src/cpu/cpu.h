@@ -124,14 +124,6 @@ extern GpusortCpuStatus gpusort_cpu_argsort(const GpusortCpuInput *input, uint32
 extern bool gpusort_cpu_in_order(const GpusortCpuInput *input, const GpusortCpuOptions *options);
 
 /*
- * Finds the keys at nplaces places of the sorted order, which count from 0 and are below the
- * number of keys, and writes them to found.  The input's encoding is GPUSORT_ENCODING_WORD without
- * a flip.  Overwrites the places.
- */
-extern GpusortCpuStatus gpusort_cpu_select(const GpusortCpuInput *input, uint64_t *places, size_t nplaces,
-										   void *found, const GpusortCpuOptions *options);
-
-/*
  * The most bytes of scratch memory that a call needs for n keys of key_bytes
  * and this many threads: gpusort_cpu_argsort() if rows, else gpusort_cpu_sort().
  */

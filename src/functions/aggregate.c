@@ -160,8 +160,12 @@ sort_first_keys(const GpusortGroup *keys, Oid elemtype, uint64 nnulls, GpusortCh
 	return result;
 }
 
-ArrayType *
-gpusort_group_array(GpusortGroup *keys, Oid elemtype, uint64 nnulls, GpusortCheckKeys *check)
+/*
+ * Returns the values of a group, sorted, and behind them that many NULLs, in an array of this type, or of a domain over it.  The
+ * keys stay.
+ */
+static ArrayType *
+make_array(GpusortGroup *keys, Oid elemtype, uint64 nnulls, GpusortCheckKeys *check)
 {
 	ArrayType  *result = keys->set == NULL ? sort_first_keys(keys, elemtype, nnulls, check) : NULL;
 	GpusortKeySet *set;
@@ -213,12 +217,11 @@ gpu_sort_agg_finalfn(PG_FUNCTION_ARGS)
 	state = (SortAggState *) PG_GETARG_POINTER(0);
 	if (state->array == NULL && state->checked)
 	{
-		gpusort_check_keys_begin(&check, state->keys.type, false, GPUSORT_STAT_FUNCTION, "gpu_sort_agg()", NULL);
+		gpusort_check_keys_begin(&check, state->keys.type, false, "gpu_sort_agg()");
 		check.wanted = (GpusortChecksum) {gpusort_group_rows(&state->keys), state->sum};
 	}
 	if (state->array == NULL)
-		PG_RETURN_ARRAYTYPE_P(gpusort_group_array(&state->keys, state->call->elemtype, state->nnulls,
-												  state->checked ? &check : NULL));
+		PG_RETURN_ARRAYTYPE_P(make_array(&state->keys, state->call->elemtype, state->nnulls, state->checked ? &check : NULL));
 	if (OidIsValid(state->call->sortop))
 		PG_RETURN_DATUM(sort_array(state->array, state->call->sortop, PG_GET_COLLATION()));
 	PG_RETURN_DATUM(makeArrayResult(state->array, CurrentMemoryContext));

@@ -151,12 +151,12 @@ value_at(const ArrayInput *input, uint64 i)
 static void
 begin_check(GpusortCheckKeys *check, const ArrayInput *input, const char *name)
 {
-	gpusort_check_keys_begin(check, input->type, input->descending, GPUSORT_STAT_FUNCTION, name, NULL);
+	gpusort_check_keys_begin(check, input->type, input->descending, name);
 	for (uint64 i = 0; i < input->nitems - input->nnulls; i++)
 	{
 		if (i % POSITION_ROWS == 0)
 			CHECK_FOR_INTERRUPTS();
-		gpusort_checksum_add(&check->wanted, gpusort_check_value_hash(check, value_at(input, i), 0));
+		gpusort_checksum_add(&check->wanted, gpusort_check_value_hash(check, value_at(input, i)));
 	}
 }
 

@@ -106,13 +106,6 @@ gpusort_type_store_key(GpusortKind kind, Datum value, uint64 flip, void *to)
 	}
 }
 
-/* Key i of an array of keys */
-static inline uint64
-gpusort_type_key(const GpusortType *type, const void *keys, uint64 i)
-{
-	return type->key_bytes == sizeof(uint32) ? ((const uint32 *) keys)[i] : ((const uint64 *) keys)[i];
-}
-
 /* ---- numeric.c: values of numeric(precision, scale) as integers ---- */
 
 /*

@@ -4,9 +4,9 @@
  *		Offers the planner parallel plans for aggregates that sort.
  *
  * The planner has no parallel plan for such aggregates, because they have no partial form.  It would have to pass all
- * rows through a Gather, which costs too much.  So an Agg above a Gather is offered at the price of what aggregate_feed.c
- * will make of it, or parallel.c of a sort that serves all aggregates (presort.c).  A plan without workers is offered at
- * GpuSort's price as well, where the planner knows core's only: else any parallel plan would seem cheaper.
+ * rows through a Gather, which costs too much.  So if one sort serves all aggregates (presort.c), an Agg above such a sort is offered
+ * at the price of what parallel.c makes of it.  A plan without workers is offered at GpuSort's price as well, where the planner knows
+ * core's only: else any parallel plan would seem cheaper.
  *
  *-------------------------------------------------------------------------
  */
@@ -14,7 +14,7 @@
 
 #include <math.h>
 
-#include "nodes/nodeFuncs.h"
+#include "nodes/makefuncs.h"
 #include "optimizer/clauses.h"
 #include "optimizer/cost.h"
 #include "optimizer/optimizer.h"
@@ -30,83 +30,6 @@
 #include "guc.h"
 #include "plan/costs.h"
 #include "plan/plan.h"
-
-/* Does an expression use anything but these expressions of groups, outside of aggregates? */
-static bool
-uses_other(Node *node, List *groups)
-{
-	if (node == NULL || IsA(node, Aggref) || list_member(groups, node))
-		return false;
-	return IsA(node, Var) || IsA(node, PlaceHolderVar) || IsA(node, GroupingFunc) ||
-		expression_tree_walker(node, uses_other, groups);
-}
-
-/*
- * Can all aggregates of a query be fed, from rows with these columns?
- *
- * From 16 on, the planner may sort rows for an aggregate as well.  Two things would keep own_aggregates.c from a feed then:
- * another aggregate that shows the order of rows, and a Gather that computes the expression by which they are sorted.
- */
-static bool
-aggregates_feed(PlannerInfo *root, const PathTarget *target)
-{
-	bool		ordered = list_length(root->group_pathkeys) > GPUSORT_GROUP_PATHKEYS(root);
-	bool		grouped = root->parse->groupClause != NIL;
-	ListCell   *lc;
-
-	/* a feed sends states in tuples */
-	if (list_length(root->agginfos) + list_length(root->parse->groupClause) > MaxTupleAttributeNumber)
-		return false;
-	foreach(lc, root->agginfos)
-	{
-		Aggref	   *aggref = GPUSORT_AGGINFO_AGGREF((AggInfo *) lfirst(lc));
-		bool		own = gpusort_aggregate_accepts(aggref);
-
-		if (!gpusort_plan_aggregate_feeds(aggref, grouped) || (ordered && !own && !gpusort_aggregate_is_harmless(aggref)))
-			return false;
-		if (ordered && aggref->aggdistinct != NIL &&
-			!list_member(target->exprs, linitial_node(TargetEntry, aggref->args)->expr))
-			return false;
-	}
-	return true;
-}
-
-/* Can groups be numbered? */
-static bool
-have_numbers(PlannerInfo *root, const RelOptInfo *grouped, const AggPath *serial)
-{
-	List	   *groups = get_sortgrouplist_exprs(serial->groupClause, root->processed_tlist);
-	ListCell   *lc;
-
-	foreach(lc, serial->groupClause)
-	{
-		const SortGroupClause *clause = lfirst_node(SortGroupClause, lc);
-
-		if (!clause->hashable ||
-			!gpusort_plan_can_number(clause->eqop, exprCollation(list_nth(groups, foreach_current_index(lc)))))
-			return false;
-	}
-	/* groups that are equal, or the same in all rows, are not sorted by */
-	return GPUSORT_GROUP_PATHKEYS(root) == list_length(groups) && !uses_other((Node *) grouped->reltarget->exprs, groups) &&
-		!uses_other((Node *) serial->qual, groups);
-}
-
-/* Does GpuSort Aggregate compute all aggregates of a query in one process, without a sort of the rows? */
-static bool
-node_computes(PlannerInfo *root)
-{
-	ListCell   *lc;
-
-	foreach(lc, root->agginfos)
-	{
-		Aggref	   *aggref = GPUSORT_AGGINFO_AGGREF((AggInfo *) lfirst(lc));
-
-		if (!gpusort_aggregate_accepts(aggref) && gpusort_ordered_refuse(aggref) != NULL &&
-			!(gpusort_aggregate_is_harmless(aggref) && gpusort_states_accept(aggref)))
-			return false;
-	}
-	return true;
-}
 
 /* Has a path compute these expressions as well, for a sort.  NULL if it is partial, and not all processes can. */
 static Path *
@@ -137,9 +60,12 @@ presort(PlannerInfo *root, RelOptInfo *grouped, Path *path, double rows, Cost *s
 {
 	const Aggref *in_order = gpusort_plan_query_order(root, rows, true, saving);
 	List	   *pathkeys = list_truncate(list_copy(root->group_pathkeys), GPUSORT_GROUP_PATHKEYS(root));
-	List	   *columns;
-	List	   *clauses;
+	GpusortAggregateColumn *columns;
+	List	   *exprs = NIL;
+	List	   *clauses = NIL;
+	List	   *entries = NIL;
 	List	   *groups;
+	int			n;
 	int			distinct = 0;
 	double		kept;
 	GpusortKeyPlan key;
@@ -148,21 +74,35 @@ presort(PlannerInfo *root, RelOptInfo *grouped, Path *path, double rows, Cost *s
 
 	if (!enable_sort || in_order == NULL || list_length(pathkeys) != list_length(root->parse->groupClause))
 		return NULL;
-	columns = gpusort_plan_order_columns(in_order, true, &clauses);
+	columns = gpusort_aggregate_order(in_order, &n);
+	for (int i = 0; i < n; i++)
+	{
+		TargetEntry *entry = makeTargetEntry(columns[i].expr, i + 1, NULL, false);
+		SortGroupClause *clause = makeNode(SortGroupClause);
+
+		clause->tleSortGroupRef = entry->ressortgroupref = i + 1;
+		clause->eqop = columns[i].equals;
+		clause->sortop = columns[i].operator;
+		clause->nulls_first = columns[i].nulls_first;
+		exprs = lappend(exprs, columns[i].expr);
+		entries = lappend(entries, entry);
+		clauses = lappend(clauses, clause);
+	}
 	foreach(lc, root->agginfos)
 		distinct += GPUSORT_AGGINFO_AGGREF((AggInfo *) lfirst(lc))->aggdistinct != NIL;
 	groups = get_sortgrouplist_exprs(root->parse->groupClause, root->processed_tlist);
-	kept = estimate_num_groups(root, list_concat_unique(groups, columns), rows, NULL, NULL);
+	kept = estimate_num_groups(root, list_concat_unique(groups, exprs), rows, NULL, NULL);
 	if (distinct < list_length(root->agginfos))
 	{
-		if (pathkeys == NIL && distinct > 0 && gpusort_plan_few_distinct(kept, rows))
+		/* the node's own sort drops rows that repeat another one, and beside others one below cannot */
+		if (pathkeys == NIL && distinct > 0 && rows >= LEAST_REPEATS * kept)
 			return NULL;
 		kept = 0;
 	}
-	path = compute(root, path, columns);
+	path = compute(root, path, exprs);
 	if (path == NULL)
 		return NULL;
-	foreach(lc, make_pathkeys_for_sortclauses(root, clauses, in_order->args))
+	foreach(lc, make_pathkeys_for_sortclauses(root, clauses, entries))
 		pathkeys = list_append_unique_ptr(pathkeys, lfirst(lc));
 	if (pathkeys == NIL || !gpusort_plan_key(pathkeys, &key))
 		return NULL;
@@ -176,33 +116,36 @@ presort(PlannerInfo *root, RelOptInfo *grouped, Path *path, double rows, Cost *s
 		gpusort_plan_price_sort(root, grouped, path, pathkeys, &key, gpusort_unbounded, kept);
 }
 
-/*
- * Returns a path's rows, and a Sort above them, if there are groups, at the price of GpuSort Aggregate, which needs no such sort.
- * path: at the price of what it or its feed takes from it
- */
-static Path *
-number_groups(PlannerInfo *root, RelOptInfo *grouped, Path *path, double rows)
+/* Does GpuSort Aggregate compute all aggregates of a query by sorts of its own? */
+static bool
+node_computes(PlannerInfo *root, List *aggrefs)
 {
-	Cost		cost = path->total_cost;
+	GpusortKeyPlan key;
+	ListCell   *lc;
 
-	/* nor, from 16 on, for an aggregate; core's Gather Merge must not seem cheaper */
-	if (root->group_pathkeys != NIL)
+	if (!gpusort_plan_key(list_truncate(list_copy(root->group_pathkeys), GPUSORT_GROUP_PATHKEYS(root)), &key))
+		return false;
+
+	foreach(lc, aggrefs)
 	{
-		cost += gpusort_plan_aggregate_cost(rows, list_length(root->parse->groupClause), list_length(root->agginfos));
-		path = (Path *) create_sort_path(root, grouped, path, root->group_pathkeys, -1);
-		path->startup_cost = path->total_cost = cost;
+		Aggref	   *aggref = lfirst_node(Aggref, lc);
+
+		if (gpusort_aggregate_sorts(aggref) ? gpusort_aggregate_refuse(aggref) != NULL : !gpusort_aggregate_is_plain(aggref))
+			return false;
 	}
-	return path;
+	return true;
 }
 
-/* Returns the rows of a partial path in a Gather, at the price of a feed. */
+/* Returns a path's rows, and a Sort above them, at the price of a GpuSort Aggregate, which will sort itself. */
 static Path *
-feed(PlannerInfo *root, RelOptInfo *grouped, Path *partial, double rows)
+sort_inside(PlannerInfo *root, RelOptInfo *grouped, Path *path, double rows)
 {
-	Path	   *path = (Path *) create_gather_path(root, grouped, partial, partial->pathtarget, NULL, &rows);
+	Cost		cost = path->total_cost +
+		gpusort_plan_aggregate_cost(rows, list_length(root->parse->groupClause), list_length(root->agginfos));
 
-	path->startup_cost = path->total_cost = partial->total_cost + parallel_setup_cost;
-	return number_groups(root, grouped, path, rows);
+	path = (Path *) create_sort_path(root, grouped, path, root->group_pathkeys, -1);
+	path->startup_cost = path->total_cost = cost;
+	return path;
 }
 
 /* Copies the Agg that the planner has found for one process, because add_path() may free it.  False if there is none. */
@@ -248,10 +191,12 @@ void
 gpusort_plan_offer_aggregates(PlannerInfo *root, RelOptInfo *input, RelOptInfo *grouped)
 {
 	AggPath		serial;
+	Path	   *path;
 	Path	   *partial = input->partial_pathlist == NIL ? NULL : linitial(input->partial_pathlist);
 	double		rows = input->rows;
 	Cost		saving;
-	bool		own = false;
+	bool		words;
+	List	   *aggrefs = NIL;
 	ListCell   *lc;
 
 	/* the target list of a partition's aggregates has its own columns, which the query's aggregates do not name */
@@ -263,30 +208,16 @@ gpusort_plan_offer_aggregates(PlannerInfo *root, RelOptInfo *input, RelOptInfo *
 		!find_serial(grouped, &serial))
 		return;
 	foreach(lc, root->agginfos)
-		own |= gpusort_aggregate_accepts(GPUSORT_AGGINFO_AGGREF((AggInfo *) lfirst(lc)));
-	if (own && (serial.groupClause == NIL ||
-				gpusort_plan_groups_pay(get_sortgrouplist_exprs(serial.groupClause, root->processed_tlist), rows,
-										serial.numGroups, partial->pathtarget->width)))
-	{
-		if (serial.aggstrategy == AGG_SORTED && !have_numbers(root, grouped, &serial))
-			return;
-		if (aggregates_feed(root, partial->pathtarget))
-		{
-			if (gpusort_force || rows >= LEAST_PAGE_ROWS || !gpusort_cost_by_pages((Node *) partial))
-				offer(root, grouped, &serial, feed(root, grouped, partial, rows), 0);
-		}
-		else if (node_computes(root))
-			offer(root, grouped, &serial, number_groups(root, grouped, input->cheapest_total_path, rows), 0);
-	}
-	else
-	{
-		Path	   *path = presort(root, grouped, partial, rows, &saving);
-
-		offer(root, grouped, &serial, path, saving);
-		if (IsA(serial.subpath, SortPath))
-		{
-			path = presort(root, grouped, input->cheapest_total_path, rows, &saving);
-			offer(root, grouped, &serial, path, saving);
-		}
-	}
+		aggrefs = lappend(aggrefs, GPUSORT_AGGINFO_AGGREF((AggInfo *) lfirst(lc)));
+	path = presort(root, grouped, partial, rows, &saving);
+	offer(root, grouped, &serial, path, saving);
+	if (serial.aggstrategy != AGG_SORTED || root->group_pathkeys == NIL)
+		return;
+	path = presort(root, grouped, input->cheapest_total_path, rows, &saving);
+	/* rows of several orders that do not fit in memory would be in files where a parallel plan of core's has none */
+	words = gpusort_plan_takes_words(get_sortgrouplist_exprs(serial.groupClause, root->processed_tlist), aggrefs);
+	if (path == NULL || words)
+		path = node_computes(root, aggrefs) && (words || gpusort_plan_orders_fit(aggrefs, rows, partial->pathtarget->width)) ?
+			sort_inside(root, grouped, input->cheapest_total_path, rows) : NULL;
+	offer(root, grouped, &serial, path, saving);
 }

@@ -25,6 +25,7 @@
 
 #include "access/stratnum.h"
 #include "catalog/pg_opfamily_d.h"
+#include "catalog/pg_proc.h"
 #include "catalog/pg_type_d.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
@@ -111,11 +112,32 @@ bound_of_limit(const Limit *limit)
 	return bound;
 }
 
+static bool
+is_unsafe_function(Oid function, void *context)
+{
+	return func_parallel(function) != PROPARALLEL_SAFE;
+}
+
+/*
+ * Is there something in an expression that workers cannot compute?  Of parameters, they know those of the client, and of the
+ * executor's, such as a subquery's result, only those of their part of the plan.
+ */
+static bool
+needs_leader(Node *node, void *context)
+{
+	if (node == NULL)
+		return false;
+	if (IsA(node, Param))
+		return ((Param *) node)->paramkind != PARAM_EXTERN;
+	return IsA(node, SubPlan) || IsA(node, AlternativeSubPlan) || IsA(node, NextValueExpr) || IsA(node, CoerceToDomain) ||
+		check_functions_in_node(node, is_unsafe_function, NULL) || expression_tree_walker(node, needs_leader, NULL);
+}
+
 /* The bound for the child of a Gather, which is executed in other processes, too. */
 static GpusortBound
 bound_of_gathered(GpusortBound bound)
 {
-	if (!gpusort_plan_needs_leader(bound.count, NULL) && !gpusort_plan_needs_leader(bound.offset, NULL))
+	if (!needs_leader(bound.count, NULL) && !needs_leader(bound.offset, NULL))
 		return bound;
 	/* core knows the number of a LIMIT, but no other */
 	if (bound.unknown_to_core)
@@ -243,11 +265,15 @@ bound_of_agg(const Agg *agg)
 static GpusortBound
 bound_of_own(const CustomScan *own)
 {
-	List	   *distinct = lsecond(own->custom_private);
+	ListCell   *lc;
 
-	if (!linitial_int(list_nth(own->custom_private, 4)) || lthird(own->custom_private) != NIL ||
-		linitial_node(Aggref, distinct)->aggfilter != NULL)
+	if (!linitial_int(lfourth(own->custom_private)) || lsecond(own->custom_private) != NIL)
 		return gpusort_unbounded;
+	foreach(lc, linitial(own->custom_private))
+	{
+		if (lfirst_node(Aggref, lc)->aggdistinct == NIL || lfirst_node(Aggref, lc)->aggfilter != NULL)
+			return gpusort_unbounded;
+	}
 	/* a Sort or a Gather Merge, all of whose columns are known */
 	return bound_to_one(outerPlan(own), sort_columns(outerPlan(own)));
 }

@@ -32,7 +32,6 @@
 #include <math.h>
 
 #include "access/htup_details.h"
-#include "access/transam.h"
 #include "miscadmin.h"
 #include "optimizer/cost.h"
 #include "optimizer/optimizer.h"
@@ -252,42 +251,9 @@ gpusort_cost_core_sort(const GpusortCostInput *input)
 	return Min(cpu_operator_cost * operators, path.total_cost);
 }
 
-/* A row's group is looked up, and each aggregate does something with the row. */
+/* Each column of a row's group and each aggregate does something with the row. */
 Cost
 gpusort_plan_aggregate_cost(double rows, int columns, int aggregates)
 {
 	return cpu_operator_cost * rows * (columns + aggregates);
-}
-
-/* Does the planner's number of groups by this expression count? */
-static bool
-has_estimate(Node *group)
-{
-	/* a column plus or minus a constant has as many values as the column */
-	while (IsA(group, OpExpr) && ((OpExpr *) group)->opno < FirstNormalObjectId)
-	{
-		OpExpr	   *op = (OpExpr *) group;
-		char	   *name = get_opname(op->opno);
-
-		if (list_length(op->args) != 2 || (strcmp(name, "+") != 0 && strcmp(name, "-") != 0) ||
-			IsA(linitial(op->args), Const) == IsA(lsecond(op->args), Const))
-			return false;
-		group = IsA(linitial(op->args), Const) ? lsecond(op->args) : linitial(op->args);
-	}
-	return IsA(group, Var);
-}
-
-bool
-gpusort_plan_groups_pay(List *exprs, double rows, double groups, int width)
-{
-	double		memory = Min(gpusort_guc_memory_limit(1) / 2.0, 2.0 * GPUSORT_NUMBERS_MOST_BYTES);
-	ListCell   *lc;
-
-	foreach(lc, exprs)
-	{
-		if (!has_estimate(lfirst(lc)))
-			return true;
-	}
-	groups = Max(groups, 1);
-	return gpusort_force || (rows >= LEAST_GROUP_ROWS * groups && groups * (GROUP_BYTES + width) <= memory);
 }

@@ -41,10 +41,6 @@
 
 /* ---- groups ---- */
 
-/* A GpuSort Aggregate numbers groups by a hash table if they have so many rows on average; bytes of a group, without its columns (cost.c) */
-#define LEAST_GROUP_ROWS		4.0
-#define GROUP_BYTES				128.0
-
 /* Core's hash table of groups, in units of cpu_operator_cost per row (sorted_groups.c) */
 #define HASH_OPERATORS			8.0			/* if the table fits in the processor's cache, */
 #define HASH_MISS_OPERATORS		22.0		/* if it does not, */
@@ -58,8 +54,7 @@
 /* Rows of one value, on average, from which on it takes less time to drop those that repeat another one than to sort them all (presort.c) */
 #define LEAST_REPEATS			10.0
 
-/* Of columns with a larger part of NULLs, count(DISTINCT) does not sort all rows below (own_aggregates.c). */
-#define MOST_NULLS				0.5
+#define LEAST_WORD_ROWS			300.0		/* from so many rows on, a GpuSort Aggregate of words takes less time than core (own_aggregates.c) */
 
 /* ---- several processes ---- */
 

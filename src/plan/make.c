@@ -58,6 +58,21 @@ gpusort_plan_appended(const Plan *plan)
 	return IsA(plan, MergeAppend) ? ((const MergeAppend *) plan)->mergeplans : NIL;
 }
 
+List *
+gpusort_aggregate_list(const Agg *agg)
+{
+	List	   *parts = list_make2(agg->plan.targetlist, agg->plan.qual);
+	List	   *aggregates = NIL;
+	ListCell   *lc;
+
+	foreach(lc, pull_var_clause((Node *) parts, PVC_INCLUDE_AGGREGATES))
+	{
+		if (IsA(lfirst(lc), Aggref))
+			aggregates = list_append_unique(aggregates, lfirst(lc));
+	}
+	return aggregates;
+}
+
 CustomScan *
 gpusort_plan_scan(const Plan *plan, Plan *child, List *columns, const CustomScanMethods *methods)
 {

@@ -5,20 +5,19 @@
  *
  * aggregate/node.c says why.  The node takes the place of the Agg, also of a HashAggregate, and of the Sort below it, if there is
  * one: of the rows by their groups, or, from PostgreSQL 16 on, by an aggregate's values.  The groups come in the order of the
- * Sort, which nodes above may need.  If one order serves all aggregates (presort.c), a Sort by the groups and that order stays.
+ * Sort, which nodes above may need.  If one order serves all aggregates (presort.c), and rows do not fit in words, a Sort by the
+ * groups and that order takes its place, which becomes a GpuSort: it reads by pages, or all processes of a parallel query feed it.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include "access/transam.h"
-#include "catalog/pg_type.h"
+#include "access/htup_details.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/cost.h"
 #include "optimizer/optimizer.h"
 #include "parser/parsetree.h"
-#include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 
 #include "aggregate/aggregate.h"
@@ -32,61 +31,20 @@
 /* The parts of an Agg that the node takes */
 typedef struct Parts
 {
-	GpusortGroupColumns columns;
-	List	   *own;			/* Aggrefs that sort keys, */
-	List	   *ordered;		/* that need rows in order, or, with sorted, those with DISTINCT, */
+	List	   *groups[5];		/* the columns of the groups, as in the node's custom_private */
+	List	   *sorting;		/* Aggrefs that sort, */
 	List	   *others;			/* and all others */
-	bool		shows_order;	/* of the rows, which a Sort below may have made */
+	bool		shows_order;	/* one of these shows the order of the rows, which a Sort below may have made */
 	Plan	   *sorted;			/* a plan of the rows in the order of all aggregates; NULL: the node sorts */
 	const char *refusal;		/* why the Agg stays core's */
 } Parts;
 
-/* Notes why an Agg stays core's, unless a reason is known, and returns false. */
+/* Notes why an Agg stays core's, and returns false. */
 static bool
 refuse(Parts *parts, const char *reason)
 {
-	if (parts->refusal == NULL)
-		parts->refusal = reason;
+	parts->refusal = reason;
 	return false;
-}
-
-/* Does an aggregate sort inside itself? */
-static bool
-sorts_inside(const Aggref *aggref)
-{
-	return aggref->aggkind != AGGKIND_NORMAL || aggref->aggorder != NIL || aggref->aggdistinct != NIL ||
-		gpusort_aggregate_kind(aggref) == GPUSORT_AGGREGATE_SORTED;
-}
-
-/* Does it pay to number the groups of an Agg, instead of sorting its rows by them? */
-static bool
-groups_pay(const Agg *agg, const Plan *child)
-{
-	const Plan *input = IsA(outerPlan(child), Gather) ? outerPlan(outerPlan(child)) : outerPlan(child);
-	List	   *exprs = NIL;
-
-	for (int i = 0; i < agg->numCols; i++)
-	{
-		TargetEntry *entry = get_tle_by_resno(input->targetlist, agg->grpColIdx[i]);
-
-		if (entry != NULL)
-			exprs = lappend(exprs, entry->expr);
-	}
-	return gpusort_plan_groups_pay(exprs, child->plan_rows, agg->numGroups, child->plan_width);
-}
-
-/*
- * Do the states of an aggregate fit in memory for all groups at once?  bytes: of all rows.  Core has the states of one group
- * at a time.  States with all values of a group, as array_agg() has, are internal.  Some small ones are, too, but their
- * aggregates are harmless.  Those of users' aggregates may be of any type of variable length.
- */
-static bool
-states_fit(Aggref *aggref, double bytes)
-{
-	bool		grow = aggref->aggtranstype == INTERNALOID || aggref->aggtranstype == XMLOID ||
-		(aggref->aggfnoid >= FirstNormalObjectId && get_typlen(aggref->aggtranstype) < 0);
-
-	return !grow || gpusort_aggregate_is_harmless(aggref) || bytes <= gpusort_guc_memory_limit(1) / 2.0;
 }
 
 /* Is it a Sort whose child can take its place?  It hands on all columns. */
@@ -96,301 +54,264 @@ sorts(const Plan *plan)
 	return (IsA(plan, Sort) || IsA(plan, IncrementalSort)) && plan->initPlan == NIL;
 }
 
+/* Finds the Aggrefs.  False if none needs the node, or if it cannot compute one. */
+static bool
+find_aggregates(const Agg *agg, Parts *parts)
+{
+	bool		presorted = true;	/* all that sort come in order by one Sort below: that is faster, but for DISTINCT */
+	int			columns = agg->numCols;
+	ListCell   *lc;
+
+	foreach(lc, gpusort_aggregate_list(agg))
+	{
+		Aggref	   *aggref = lfirst_node(Aggref, lc);
+		const char *reason = gpusort_aggregate_sorts(aggref) ? gpusort_aggregate_refuse(aggref) : NULL;
+
+		if (reason != NULL)
+			return refuse(parts, reason);
+		columns += list_length(aggref->args) + 1;
+		if (gpusort_aggregate_sorts(aggref))
+		{
+			if (GPUSORT_AGG_PRESORTED(aggref) && !sorts(outerPlan(agg)))
+				return refuse(parts, "rows come in the order of an aggregate");
+			parts->sorting = lappend(parts->sorting, aggref);
+			presorted &= GPUSORT_AGG_PRESORTED(aggref) && aggref->aggdistinct == NIL;
+			continue;
+		}
+		if (!gpusort_aggregate_is_plain(aggref))
+			return refuse(parts, "an aggregate that does not sort calls a volatile function or contains a subquery");
+		parts->others = lappend(parts->others, aggref);
+		parts->shows_order |= !gpusort_aggregate_is_harmless(aggref);
+	}
+	if (presorted)
+		return refuse(parts, "one sort below serves all aggregates");
+	/* a row of the node has all results, or all arguments */
+	return columns <= MaxTupleAttributeNumber || refuse(parts, "it has too many aggregates");
+}
+
 /*
  * Does it take less time to sort the rows of an aggregate here than in core?  Where core compares fast, the node takes four times
- * as long to set up as a GpuSort: it pays from about 2,000 rows on.
+ * as long to set up as a GpuSort: it pays from about 2,000 rows on, and words pay from fewer.
  */
 static bool
-ordered_pays(const Plan *child, const Aggref *aggref)
+pays(const Plan *child, const Aggref *aggref, bool words)
 {
 	Node	   *expr = (Node *) linitial_node(TargetEntry, aggref->args)->expr;
 	GpusortComparison slowest = gpusort_rowkey_slowest(exprType(expr), exprCollation(expr));
 	double		columns = list_length(aggref->args) / (slowest == GPUSORT_COMPARISON_FAST ? 4.0 : 1.0);
 
-	return gpusort_force || !gpusort_cost_few_rows(child->plan_rows, child->plan_width, columns, slowest);
+	return gpusort_force || (words && child->plan_rows >= LEAST_WORD_ROWS) ||
+		!gpusort_cost_few_rows(child->plan_rows, child->plan_width, columns, slowest);
 }
 
-/*
- * Returns the reason why the node cannot compute an aggregate whose rows it has to sort, or why that does not pay, or NULL.
- * From PostgreSQL 16 on, they may come in order: then it does not, unless that takes a Sort.
- */
-static const char *
-refuse_ordered(const Agg *agg, const Aggref *aggref)
+/* Adds a column to those of the groups. */
+static void
+add_group(Parts *parts, AttrNumber attno, Oid operator, Oid collation, bool nulls_first, Oid equals)
 {
-	const char *reason = gpusort_ordered_refuse(aggref);
-
-	if (reason != NULL)
-		return reason;
-	if (GPUSORT_AGG_PRESORTED(aggref) && !sorts(outerPlan(agg)))
-		return "rows come in the order of an aggregate";
-	return ordered_pays(outerPlan(agg), aggref) ? NULL : "core's sort is expected to be faster";
+	parts->groups[0] = lappend_int(parts->groups[0], attno);
+	parts->groups[1] = lappend_oid(parts->groups[1], operator);
+	parts->groups[2] = lappend_oid(parts->groups[2], collation);
+	parts->groups[3] = lappend_int(parts->groups[3], nulls_first);
+	parts->groups[4] = lappend_oid(parts->groups[4], equals);
 }
 
-/* Finds the Aggrefs, each once.  False if none needs the node, which is known first, or if it cannot compute one. */
+/* Finds the columns of the groups, in the order of the Sort.  False if that is not one by the groups. */
 static bool
-find_aggregates(const Agg *agg, Parts *parts)
+find_groups(const Agg *agg, const Sort *sort, Parts *parts)
 {
-	List	   *others = NIL;
-	double		bytes = outerPlan(agg)->plan_rows * outerPlan(agg)->plan_width;
-	bool		presorted = true;	/* all that sort come in order by one Sort below: that is faster, but for DISTINCT */
-	ListCell   *lc;
-
-	foreach(lc, gpusort_aggregate_list(agg))
+	if (sort == NULL || sort->numCols < agg->numCols)
+		return false;
+	for (int i = 0; i < agg->numCols; i++)
 	{
-		Aggref	   *aggref = lfirst_node(Aggref, lc);
-		const char *reason;
+		AttrNumber	attno = sort->sortColIdx[i];
+		Oid			equals = get_equality_op_for_ordering_op(sort->sortOperators[i], NULL);
+		int			j = 0;
 
-		if (gpusort_aggregate_accepts(aggref))
-			parts->own = list_append_unique(parts->own, aggref);
-		else if ((reason = refuse_ordered(agg, aggref)) == NULL)
-		{
-			parts->ordered = list_append_unique(parts->ordered, aggref);
-			presorted &= GPUSORT_AGG_PRESORTED(aggref) && aggref->aggdistinct == NIL;
-		}
-		else
-		{
-			others = lappend(others, aggref);
-			if (sorts_inside(aggref))
-				(void) refuse(parts, reason);
-		}
-	}
-	if (presorted && parts->own == NIL)
-		return refuse(parts, "one sort below serves all aggregates");
-	foreach(lc, others)
-	{
-		Aggref	   *aggref = lfirst_node(Aggref, lc);
-
-		if (!gpusort_states_accept(aggref))
-			return refuse(parts, "an aggregate that does not sort calls a volatile function or contains a subquery");
-		if (agg->numCols > 0 && !states_fit(aggref, bytes))
-			return refuse(parts, "the states of an aggregate may not fit in memory for all groups");
-		parts->others = list_append_unique(parts->others, aggref);
-		parts->shows_order |= !gpusort_aggregate_is_harmless(aggref);
+		/* a column may be there twice, as citext and as text */
+		while (j < agg->numCols && (agg->grpColIdx[j] != attno || agg->grpOperators[j] != equals))
+			j++;
+		if (j == agg->numCols || agg->grpCollations[j] != sort->collations[i])
+			return false;
+		add_group(parts, attno, sort->sortOperators[i], sort->collations[i], sort->nullsFirst[i], equals);
 	}
 	return true;
 }
 
-/* Does the node take less time to compute an aggregate without a sort of rows? */
+/*
+ * A walker: adds the columns that an expression reads outside of aggregates, and which the others determine.  True if the node
+ * cannot compute the expression.
+ */
 static bool
-takes_keys(const Agg *agg, const Aggref *aggref)
+add_shown(Node *node, Parts *parts)
 {
-	return gpusort_aggregate_accepts(aggref) &&
-		(agg->numCols == 0 || (IsA(outerPlan(agg), Sort) && groups_pay(agg, outerPlan(agg))));
-}
-
-/* Returns the column of a count(DISTINCT) that a sort below an Agg without groups would serve, or NULL. */
-static const Var *
-counted_column(const Agg *agg, const Aggref *in_order)
-{
-	if (agg->numCols > 0 || in_order == NULL || gpusort_plan_sort_below(agg) != NULL ||
-		gpusort_aggregate_kind(in_order) != GPUSORT_AGGREGATE_COUNT)
-		return NULL;
-	return castNode(Var, linitial_node(TargetEntry, in_order->args)->expr);
-}
-
-/* Is this the count(DISTINCT) of texts in the table's order, of which core compares each only once? */
-static bool
-counts_in_order(PlannedStmt *stmt, const Agg *agg)
-{
-	const Aggref *aggref = gpusort_plan_agg_order(agg);
-	const Var  *column = counted_column(agg, aggref);
-	const SortGroupClause *clause;
-
-	if (column == NULL || !OidIsValid(column->varcollid))
+	if (node == NULL || IsA(node, Aggref))
 		return false;
-	clause = linitial_node(SortGroupClause, aggref->aggdistinct);
-	return gpusort_ordered_collation(aggref, clause, (const Expr *) column) == column->varcollid &&
-		gpusort_plan_lies_in_order(stmt, outerPlan(agg), column->varattno, clause->sortop, column->varcollid);
+	if (!IsA(node, Var))
+		return IsA(node, GroupingFunc) || expression_tree_walker(node, add_shown, parts);
+	if (parts->groups[0] != NIL && !list_member_int(parts->groups[0], ((Var *) node)->varattno))
+		add_group(parts, ((Var *) node)->varattno, InvalidOid, InvalidOid, false, InvalidOid);
+	return parts->groups[0] == NIL;
 }
 
-/* Does a sort below an Agg serve all its aggregates, and does that pay?  Then sets parts, but for the columns. */
+/* Will an expression be a field of a word?  alone: it is the only one. */
 static bool
-find_order(PlannedStmt *stmt, Agg *agg, Parts *parts)
+fits_in_word(const Expr *expr, bool alone)
+{
+	const GpusortType *type = gpusort_aggregate_type(expr);
+
+	/* floats take all bits of a word */
+	return type != NULL && (type->kind != GPUSORT_KIND_FLOAT8 || alone);
+}
+
+bool
+gpusort_plan_takes_words(List *groups, List *aggrefs)
+{
+	ListCell   *lc;
+	ListCell   *lc2;
+
+	foreach(lc, groups)
+	{
+		if (!fits_in_word(lfirst(lc), false) || gpusort_aggregate_type(lfirst(lc))->kind == GPUSORT_KIND_FLOAT4)
+			return false;
+	}
+	foreach(lc, aggrefs)
+	{
+		const Aggref *aggref = lfirst_node(Aggref, lc);
+		GpusortAggregateColumn *order = NULL;
+		int			n = 0;
+
+		/* without groups, others get the rows as they come */
+		if (!gpusort_aggregate_sorts(aggref) && (groups == NIL || aggref->args == NIL) && aggref->aggfilter == NULL)
+			continue;
+		if (gpusort_aggregate_sorts(aggref))
+			order = gpusort_aggregate_order(aggref, &n);
+		for (int i = 0; i < n; i++)
+		{
+			if (!fits_in_word(order[i].expr, n == 1 && groups == NIL))
+				return false;
+		}
+		if (n > 0 && gpusort_aggregate_kind(aggref) != GPUSORT_AGGREGATE_OTHER)
+			continue;
+		foreach(lc2, aggref->args)
+		{
+			const TargetEntry *entry = lfirst_node(TargetEntry, lc2);
+
+			if (!entry->resjunk && !IsA(entry->expr, Const) &&
+				!fits_in_word(entry->expr, groups == NIL && list_length(aggref->args) == 1))
+				return false;
+		}
+	}
+	return true;
+}
+
+/* The same of the aggregates of an Agg */
+static bool
+takes_words(const Agg *agg, const Parts *parts)
+{
+	List	   *groups = NIL;
+
+	for (int i = 0; i < agg->numCols; i++)
+		groups = lappend(groups, get_tle_by_resno(outerPlan(agg)->targetlist, agg->grpColIdx[i])->expr);
+	return gpusort_plan_takes_words(groups, list_concat_copy(parts->sorting, parts->others));
+}
+
+/* Is a Sort by one order below the Agg better than a sort of the node's own?  Then sets parts->sorted. */
+static bool
+find_order(Agg *agg, Parts *parts, bool words)
 {
 	const Aggref *in_order = gpusort_plan_agg_order(agg);
 	const Sort *sort = gpusort_plan_sort_below(agg);
-	const Var  *column;
+	bool		parallel = IsA(outerPlan(agg), GatherMerge) || (sort != NULL && IsA(outerPlan(sort), Gather));
+	bool		drops = agg->numCols == 0 && parts->others != NIL;
 	ListCell   *lc;
 
-	if (!enable_sort || in_order == NULL || !ordered_pays(outerPlan(agg), in_order) || IsA(outerPlan(agg), IncrementalSort) ||
-		(agg->numCols > 0 && (sort == NULL || sort->numCols < agg->numCols)))
+	if (!enable_sort || in_order == NULL || IsA(outerPlan(agg), IncrementalSort))
 		return false;
-	foreach(lc, gpusort_aggregate_list(agg))
-	{
-		Aggref	   *aggref = lfirst_node(Aggref, lc);
-
-		if (takes_keys(agg, aggref))
-			return false;
-		if (aggref->aggdistinct != NIL)
-			parts->ordered = list_append_unique(parts->ordered, aggref);
-		else
-			parts->others = list_append_unique(parts->others, aggref);
-		parts->shows_order |= !gpusort_aggregate_is_harmless(aggref);
-	}
-	/* core's Agg takes such rows as fast, if it need not find distinct ones, and those of an index without a sort */
-	if (GPUSORT_AGG_PRESORTED(in_order) && (sort == NULL || parts->ordered == NIL))
-		return false;
-	/* a sort below has all rows, also those with NULLs, which count(DISTINCT) passes over */
-	column = counted_column(agg, in_order);
-	if (column != NULL && gpusort_plan_null_part(stmt, outerPlan(agg), column->varattno) > MOST_NULLS)
-		return false;
-	/* beside others, a sort below has all rows */
-	if (parts->ordered != NIL && parts->others != NIL && agg->numCols == 0 &&
-		(sort == NULL || !IsA(outerPlan(sort), Gather)) && gpusort_plan_drops_most(stmt, agg, linitial_node(Aggref, parts->ordered)))
+	/* without groups, a sort of the node's own drops rows that repeat another one, also beside others */
+	foreach(lc, parts->sorting)
+		drops &= lfirst_node(Aggref, lc)->aggdistinct != NIL;
+	if (!parallel && (words || drops))
 		return false;
 	parts->sorted = gpusort_plan_presort(agg, in_order, parts->shows_order);
 	return parts->sorted != NULL;
 }
 
 bool
-gpusort_plan_can_number(Oid equals, Oid collation)
-{
-	RegProcedure left;
-	RegProcedure right;
-
-	return get_op_hash_functions(equals, &left, &right) && left == right &&
-		(left != F_HASHNAME || get_collation_isdeterministic(collation));
-}
-
-/* Finds the columns of the groups, in the order of the Sort.  hashed: all can be hashed.  False if the node cannot group so. */
-static bool
-find_columns(const Agg *agg, const Sort *sort, bool hashed, GpusortGroupColumns *columns)
-{
-	int			n = agg->numCols;
-
-	if (sort->numCols < n)
-		return false;
-	/* with room for add_columns() */
-	*columns = gpusort_group_columns_alloc(n + list_length(sort->plan.targetlist));
-	columns->n = n;
-	for (int i = 0; i < n; i++)
-	{
-		AttrNumber	attno = sort->sortColIdx[i];
-		Oid			equals = get_equality_op_for_ordering_op(sort->sortOperators[i], NULL);
-		TargetEntry *entry = get_tle_by_resno(sort->plan.targetlist, attno);
-		int			j = 0;
-
-		/* a column may be there twice, as citext and as text */
-		while (j < n && (agg->grpColIdx[j] != attno || agg->grpOperators[j] != equals))
-			j++;
-		if (j == n || agg->grpCollations[j] != sort->collations[i])
-			return false;
-		if (hashed && (!op_hashjoinable(agg->grpOperators[j], exprType((Node *) entry->expr)) ||
-					   !gpusort_plan_can_number(agg->grpOperators[j], sort->collations[i])))
-			return false;
-		columns->attnos[i] = attno;
-		columns->equals[i] = agg->grpOperators[j];
-		columns->orders[i] = sort->sortOperators[i];
-		columns->collations[i] = sort->collations[i];
-		columns->nulls_first[i] = sort->nullsFirst[i];
-	}
-	return true;
-}
-
-/* A walker: adds the columns that an expression reads, outside of aggregates.  True if the node cannot compute the expression. */
-static bool
-add_columns(Node *node, GpusortGroupColumns *columns)
-{
-	if (node == NULL || IsA(node, Aggref))
-		return false;
-	if (!IsA(node, Var))
-		return IsA(node, GroupingFunc) || expression_tree_walker(node, add_columns, columns);
-	for (int i = 0; i < columns->n; i++)
-	{
-		if (columns->attnos[i] == ((Var *) node)->varattno)
-			return false;
-	}
-	if (columns->n == 0)
-		return true;
-	columns->attnos[columns->n++] = ((Var *) node)->varattno;
-	return false;
-}
-
-/* Adds those that the Agg's expressions read beside them, and which they determine.  False if the node cannot compute one. */
-static bool
-add_others(const Agg *agg, GpusortGroupColumns *columns)
-{
-	return !add_columns((Node *) agg->plan.targetlist, columns) && !add_columns((Node *) agg->plan.qual, columns);
-}
-
-/* Packs the columns of the groups for the node; NIL: there are none. */
-static List *
-pack_columns(const GpusortGroupColumns *columns)
-{
-	List	   *equals = NIL;
-
-	if (columns->n == 0)
-		return NIL;
-	for (int i = 0; i < columns->n; i++)
-		equals = lappend_oid(equals, columns->equals[i]);
-	return lappend(gpusort_plan_order(columns->n, columns->attnos, columns->orders, columns->collations, columns->nulls_first),
-				   equals);
-}
-
-/*
- * Would rows be in temporary files in several orders, or in one beside the keys of other aggregates?  Core's Agg above a
- * GpuSort by the groups has them there once.
- */
-static bool
-writes_rows_again(const Plan *child, const Parts *parts)
+gpusort_plan_orders_fit(List *aggrefs, double rows, int width)
 {
 	List	   *orders = NIL;
 	ListCell   *lc;
 	ListCell   *lc2;
-	int			n;
 
-	foreach(lc, parts->ordered)
+	foreach(lc, aggrefs)
 	{
+		GpusortAggregateColumn *columns;
+		int			n;
+
+		if (!gpusort_aggregate_sorts(lfirst_node(Aggref, lc)))
+			continue;
+		columns = gpusort_aggregate_order(lfirst_node(Aggref, lc), &n);
 		foreach(lc2, orders)
-			if (gpusort_ordered_same(lfirst_node(Aggref, lc), lfirst_node(Aggref, lc2)))
+		{
+			GpusortAggregateColumn *other;
+			int			m;
+
+			other = gpusort_aggregate_order(lfirst_node(Aggref, lc2), &m);
+			if (m == n && gpusort_aggregate_same_columns(columns, other, n))
 				break;
+		}
 		if (lc2 == NULL)
 			orders = lappend(orders, lfirst(lc));
 	}
-	n = list_length(orders) + list_length(parts->own);
-	/* half of the memory is for groups */
-	return orders != NIL && n > 1 && !gpusort_cost_fits(2.0 * n * child->plan_rows, child->plan_width);
+	rows *= list_length(orders);
+	return !gpusort_cost_exceeds_files(rows, width) && (list_length(orders) == 1 || gpusort_cost_fits(rows, width));
+}
+
+/* Returns the reason why the node cannot sort by the columns of the groups, or NULL.  Equal texts only have to be side by side. */
+static const char *
+refuse_groups(const Agg *agg, const Sort *sort)
+{
+	GpusortSortColumn *columns = gpusort_cost_columns(unconstify(Sort *, sort));
+
+	for (int i = 0; i < agg->numCols; i++)
+		columns[i].collation =
+			gpusort_rowkey_equality_collation(get_equality_op_for_ordering_op(sort->sortOperators[i], NULL), sort->collations[i]);
+	return gpusort_rowkey_plan(columns, agg->numCols).refusal;
 }
 
 /* Can the node take an Agg's place, and does that pay? */
 static bool
-find_parts(PlannedStmt *stmt, Agg *agg, Parts *parts)
+find_parts(Agg *agg, Parts *parts)
 {
 	const Plan *child = outerPlan(agg);
+	const char *reason;
+	bool		words;
+	ListCell   *lc;
 
-	*parts = (Parts) {.own = NIL};
+	*parts = (Parts) {.sorting = NIL};
 	if (agg->aggsplit != AGGSPLIT_SIMPLE || agg->groupingSets != NIL || agg->chain != NIL ||
 		(agg->aggstrategy == AGG_SORTED ? agg->numCols == 0 : agg->aggstrategy != AGG_PLAIN))
 		return refuse(parts, agg->groupingSets != NIL ? "it has grouping sets" : "it has a hash table or is a part of a parallel one");
-	if (!gpusort_force && counts_in_order(stmt, agg))
-		return refuse(parts, "core's sort is expected to be faster");
-	if (find_order(stmt, agg, parts))
-		return ((agg->numCols == 0 || find_columns(agg, gpusort_plan_sort_below(agg), false, &parts->columns)) &&
-				add_others(agg, &parts->columns)) || refuse(parts, "the target list uses columns beside those of the groups");
-	*parts = (Parts) {.own = NIL};
 	if (!find_aggregates(agg, parts))
 		return false;
-	if (agg->aggstrategy == AGG_SORTED)
+	words = takes_words(agg, parts);
+	foreach(lc, parts->sorting)
 	{
-		if (!IsA(child, Sort) || child->initPlan != NIL)
-			return refuse(parts, "rows come in the order of the groups");
-		if (!groups_pay(agg, child))
-			return refuse(parts, "groups are expected to have few rows, or not to fit in memory");
-		if (!find_columns(agg, (const Sort *) child, true, &parts->columns))
-			return refuse(parts, "the columns of the groups cannot be hashed");
+		if (!pays(child, lfirst_node(Aggref, lc), words))
+			return refuse(parts, "core's sort is expected to be faster");
 	}
-	if (!add_others(agg, &parts->columns) || parts->columns.n > agg->numCols)
+	if (agg->numCols > 0 && !find_groups(agg, gpusort_plan_sort_below(agg), parts))
+		return refuse(parts, "rows come in the order of the groups");
+	if (add_shown((Node *) agg->plan.targetlist, parts) || add_shown((Node *) agg->plan.qual, parts))
 		return refuse(parts, "the target list uses columns beside those of the groups");
-	/* core's Sort has the rows in files once, and its aggregates those of one group */
-	if (!gpusort_force && agg->aggstrategy == AGG_SORTED && writes_rows_again(child, parts))
+	if (find_order(agg, parts, words))
+		return true;
+	if (agg->numCols > 0 && !IsA(child, Sort))
+		return refuse(parts, "rows come in the order of the groups");
+	if (agg->numCols > 0 && (reason = refuse_groups(agg, (const Sort *) child)) != NULL)
+		return refuse(parts, reason);
+	if (!gpusort_force && agg->numCols > 0 && !words && !gpusort_plan_orders_fit(parts->sorting, child->plan_rows, child->plan_width))
 		return refuse(parts, "several aggregates would each write rows to temporary files");
-	if (!gpusort_force && agg->aggstrategy == AGG_SORTED &&
-		gpusort_cost_exceeds_files(child->plan_rows * (list_length(parts->own) + list_length(parts->ordered)), child->plan_width))
-		return refuse(parts, "temporary files might exceed temp_file_limit");
-	/* a group's results are a tuple */
-	if (agg->numCols + list_length(parts->own) + list_length(parts->ordered) + list_length(parts->others) >
-		MaxTupleAttributeNumber)
-		return refuse(parts, "it has too many aggregates");
 	/* a subquery may have sorted the rows for an aggregate: by more than the groups, for the rows of a group */
 	return agg->aggstrategy == AGG_PLAIN || !parts->shows_order || ((const Sort *) child)->numCols == agg->numCols ||
 		refuse(parts, "a subquery sorts the rows for an aggregate");
@@ -404,7 +325,7 @@ report_refusal(const Agg *agg, const Parts *parts)
 
 	foreach(lc, gpusort_aggregate_list(agg))
 	{
-		if (!sorts_inside(lfirst_node(Aggref, lc)))
+		if (!gpusort_aggregate_sorts(lfirst_node(Aggref, lc)))
 			continue;
 		gpusort_stat_count(GPUSORT_STAT_PLAN, &(GpusortReport) {.engine = "core", .reason = parts->refusal});
 		ereport(DEBUG1,
@@ -437,17 +358,16 @@ refer(Node *node, List *slot)
 
 /* The target list of the node's slot: the columns of the groups, which are the child's, and the Aggrefs */
 static List *
-make_slot(const GpusortGroupColumns *columns, List *aggrefs, Plan *child)
+make_slot(List *attnos, List *aggrefs, Plan *child)
 {
 	List	   *targetlist = NIL;
 	ListCell   *lc;
 
-	for (int i = 0; i < columns->n; i++)
+	foreach(lc, attnos)
 	{
-		TargetEntry *entry = get_tle_by_resno(child->targetlist, columns->attnos[i]);
+		Var		   *column = makeVarFromTargetEntry(OUTER_VAR, get_tle_by_resno(child->targetlist, lfirst_int(lc)));
 
-		targetlist = lappend(targetlist, makeTargetEntry((Expr *) makeVarFromTargetEntry(OUTER_VAR, entry),
-														 i + 1, NULL, false));
+		targetlist = lappend(targetlist, makeTargetEntry((Expr *) column, list_length(targetlist) + 1, NULL, false));
 	}
 	foreach(lc, aggrefs)
 		targetlist = lappend(targetlist, makeTargetEntry(lfirst(lc), list_length(targetlist) + 1, NULL, false));
@@ -455,17 +375,16 @@ make_slot(const GpusortGroupColumns *columns, List *aggrefs, Plan *child)
 }
 
 Plan *
-gpusort_plan_own_aggregates(PlannedStmt *stmt, Agg *agg)
+gpusort_plan_own_aggregates(Agg *agg)
 {
 	Parts		parts;
 	CustomScan *scan;
 	Plan	   *plan;
 	Plan	   *child;
-	Plan	   *feed;
-	List	   *columns;
+	List	   *groups = NIL;
 	List	   *aggrefs;
 
-	if (!find_parts(stmt, agg, &parts))
+	if (!find_parts(agg, &parts))
 	{
 		report_refusal(agg, &parts);
 		return NULL;
@@ -473,8 +392,7 @@ gpusort_plan_own_aggregates(PlannedStmt *stmt, Agg *agg)
 	if (parts.sorted != NULL && gpusort_plan_sort_below(agg) == NULL)
 	{
 		agg = gpusort_plan_narrow_input(agg);
-		/* statistics may have changed meanwhile */
-		if (!find_parts(stmt, agg, &parts))
+		if (!find_parts(agg, &parts))
 			return NULL;
 	}
 	child = outerPlan(agg);
@@ -483,19 +401,16 @@ gpusort_plan_own_aggregates(PlannedStmt *stmt, Agg *agg)
 		child = parts.sorted;
 	else if (sorts(child) && (agg->aggstrategy == AGG_SORTED || !parts.shows_order))
 		child = outerPlan(child);
-	columns = pack_columns(&parts.columns);
-	if (parts.ordered == NIL && parts.sorted == NULL &&
-		(feed = gpusort_plan_aggregate_feed(agg, child, parts.own, parts.others, columns)) != NULL)
-		child = feed;
-	aggrefs = list_concat(list_concat_copy(parts.own, parts.ordered), parts.others);
-	scan = gpusort_plan_scan(&agg->plan, child, make_slot(&parts.columns, aggrefs, child), &gpusort_aggregate_methods);
+	if (parts.groups[0] != NIL)
+		groups = list_make5(parts.groups[0], parts.groups[1], parts.groups[2], parts.groups[3], parts.groups[4]);
+	aggrefs = list_concat_copy(parts.sorting, parts.others);
+	scan = gpusort_plan_scan(&agg->plan, child, make_slot(parts.groups[0], aggrefs, child), &gpusort_aggregate_methods);
 	plan = &scan->scan.plan;
 	plan->targetlist = (List *) refer((Node *) agg->plan.targetlist, scan->custom_scan_tlist);
 	plan->qual = (List *) refer((Node *) plan->qual, scan->custom_scan_tlist);
-	plan->startup_cost = child->total_cost +
-		gpusort_plan_aggregate_cost(child->plan_rows, parts.columns.n, list_length(aggrefs));
+	plan->startup_cost = child->total_cost + gpusort_plan_aggregate_cost(child->plan_rows, agg->numCols, list_length(aggrefs));
 	plan->total_cost = plan->startup_cost + cpu_tuple_cost * plan->plan_rows;
-	scan->custom_private = list_make5(parts.own, parts.ordered, parts.others, columns, list_make1_int(parts.sorted != NULL));
+	scan->custom_private = list_make4(parts.sorting, parts.others, groups, list_make1_int(parts.sorted != NULL));
 	gpusort_plan_mark(scan);
 	return plan;
 }

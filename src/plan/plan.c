@@ -177,7 +177,7 @@ replace_sorts(Replacement *in, Plan *plan, GpusortBound bound)
 	if (IsA(plan, Agg))
 	{
 		Agg		   *sorted = gpusort_plan_sort_groups((Agg *) plan);
-		Plan	   *own = gpusort_plan_own_aggregates(in->stmt, sorted != NULL ? sorted : (Agg *) plan);
+		Plan	   *own = gpusort_plan_own_aggregates(sorted != NULL ? sorted : (Agg *) plan);
 
 		if (own != NULL)
 		{
@@ -302,7 +302,6 @@ gpusort_plan_init(void)
 	RegisterCustomScanMethods(&gpusort_node_methods);
 	RegisterCustomScanMethods(&gpusort_feed_methods);
 	RegisterCustomScanMethods(&gpusort_aggregate_methods);
-	RegisterCustomScanMethods(&gpusort_aggregate_feed_methods);
 	RegisterCustomScanMethods(&gpusort_start_methods);
 	previous_planner = planner_hook;
 	planner_hook = plan_statement;

@@ -78,19 +78,6 @@ extern double gpusort_cost_shared(const GpusortCostInput *input, double processe
  */
 extern double gpusort_cost_core_sort(const GpusortCostInput *input);
 
-/*
- * Does it pay to number groups by these expressions, instead of sorting rows of this width by them?  A hash table is expected to
- * cost less, or the planner's number of groups does not count.  For a day of a timestamp, it takes each value of the column for
- * a group.  Then groups are numbered in any case: where that is wrong, it costs less than it saves elsewhere.
- */
-extern bool gpusort_plan_groups_pay(List *exprs, double rows, double groups, int width);
-
-/*
- * Can a hash table number groups by this operator and collation?  Both sides have the same hash function, and equal values the
- * same hash: core's of a name does not know that a nondeterministic collation takes different names for equal.
- */
-extern bool gpusort_plan_can_number(Oid equals, Oid collation);
-
 /* The cost of a GpuSort Aggregate of this many rows, without its child. */
 extern Cost gpusort_plan_aggregate_cost(double rows, int columns, int aggregates);
 
@@ -98,9 +85,6 @@ extern Cost gpusort_plan_aggregate_cost(double rows, int columns, int aggregates
 
 /* Returns the number of distinct values in a column of a plan, by the statistics, or "unknown". */
 extern double gpusort_plan_distinct(PlannedStmt *stmt, Plan *plan, AttrNumber attno, double unknown);
-
-/* Returns the part of a column's values that are NULL, by the statistics; 0: it is not known. */
-extern double gpusort_plan_null_part(PlannedStmt *stmt, Plan *plan, AttrNumber attno);
 
 /* Do a table's rows lie in the order of this operator on a column, by the statistics?  The plan scans the table. */
 extern bool gpusort_plan_lies_in_order(PlannedStmt *stmt, Plan *plan, AttrNumber attno, Oid operator, Oid collation);
@@ -135,49 +119,30 @@ extern Path *gpusort_plan_parallel_sort(PlannerInfo *root, RelOptInfo *rel, Path
  */
 extern void gpusort_plan_offer_order(PlannerInfo *root, RelOptInfo *rel);
 
-/* ---- aggregate_order.c ---- */
+/* ---- own_aggregates.c ---- */
 
-/* Returns the Aggrefs of an Agg, some perhaps several times. */
-extern List *gpusort_aggregate_list(const Agg *agg);
+/* Will GpuSort Aggregate sort words, not rows, for these aggregates, of groups by these expressions? */
+extern bool gpusort_plan_takes_words(List *groups, List *aggrefs);
 
 /*
- * May the input of an aggregate come in another order?  PostgreSQL's own
- * ordered-set aggregates sort it.  Functions with side effects show its order.
+ * Are the rows of these aggregates' orders in memory, if there are several, or do they fit in temporary files?  Core's Agg above a
+ * GpuSort by the groups has rows in files once, and its aggregates those of one group.
  */
-extern bool gpusort_aggregate_is_harmless(Aggref *aggref);
-
-/* ---- own_aggregates.c ---- */
+extern bool gpusort_plan_orders_fit(List *aggrefs, double rows, int width);
 
 /*
  * Returns a GpuSort Aggregate in place of an Agg, of a HashAggregate as gpusort_plan_sort_groups() makes it, and of a Sort below
  * it; NULL if the Agg must stay.
  */
-extern Plan *gpusort_plan_own_aggregates(PlannedStmt *stmt, Agg *agg);
+extern Plan *gpusort_plan_own_aggregates(Agg *agg);
 
 /* ---- aggregate_paths.c ---- */
 
 /*
- * Offers an Agg above a Gather for grouped, of the cheapest partial path of input, where GpuSort Aggregate will take its
- * place and be fed by all processes.
+ * Offers an Agg above a sort for grouped, of the cheapest partial path of input, where GpuSort Aggregate will take its
+ * place and all processes will feed the sort, and of the cheapest path.
  */
 extern void gpusort_plan_offer_aggregates(PlannerInfo *root, RelOptInfo *input, RelOptInfo *grouped);
-
-/* ---- aggregate_feed.c ---- */
-
-/*
- * Is there something in an expression that workers cannot compute?  Of parameters, they know those of the client, and of the
- * executor's, such as a subquery's result, only those of their part of the plan.  A walker: context is NULL.
- */
-extern bool gpusort_plan_needs_leader(Node *node, void *context);
-
-/* Can processes feed an aggregate, one that sorts or one beside it, of all rows or of groups? */
-extern bool gpusort_plan_aggregate_feeds(Aggref *aggref, bool grouped);
-
-/*
- * If the child of an Agg is a Gather whose processes can feed these aggregates, as they are in a GpuSort Aggregate's
- * custom_private, returns a Gather above a feed in place of it; else NULL.
- */
-extern Plan *gpusort_plan_aggregate_feed(const Agg *agg, Plan *child, List *aggregates, List *others, List *columns);
 
 /* ---- sorted_groups.c ---- */
 
@@ -210,19 +175,6 @@ extern Cost gpusort_plan_hash_cost(PlannedStmt *stmt, const Agg *agg);
  */
 extern const Aggref *gpusort_plan_agg_order(const Agg *agg);
 extern const Aggref *gpusort_plan_query_order(PlannerInfo *root, double rows, bool any, Cost *saving);
-
-/*
- * Is it worth while to find this many distinct values of so many rows before they are sorted?  The same of an aggregate with
- * DISTINCT, of an Agg without groups.
- */
-extern bool gpusort_plan_few_distinct(double values, double rows);
-extern bool gpusort_plan_drops_most(PlannedStmt *stmt, const Agg *agg, const Aggref *aggref);
-
-/*
- * Returns the columns by which an aggregate sorts, without constants, and their clauses.  any: also expressions; else NIL if it
- * sorts by one.
- */
-extern List *gpusort_plan_order_columns(const Aggref *aggref, bool any, List **clauses);
 
 /* Returns the Sort below an Agg, or below a Gather Merge there; NULL: there is none. */
 extern const Sort *gpusort_plan_sort_below(const Agg *agg);
@@ -296,6 +248,9 @@ extern List *gpusort_plan_order(int n, const AttrNumber *attnos, const Oid *oper
 
 /* Returns the children of an Append or of a MergeAppend; NIL: the plan is another node. */
 extern List *gpusort_plan_appended(const Plan *plan);
+
+/* Returns the Aggrefs of an Agg. */
+extern List *gpusort_aggregate_list(const Agg *agg);
 
 /* Makes a custom scan node in place of a plan node, which returns these columns of its child. */
 extern CustomScan *gpusort_plan_scan(const Plan *plan, Plan *child, List *columns, const CustomScanMethods *methods);

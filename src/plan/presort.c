@@ -25,81 +25,25 @@
 #include "plan/costs.h"
 #include "plan/plan.h"
 
-bool
-gpusort_plan_few_distinct(double values, double rows)
-{
-	return rows >= LEAST_REPEATS * values;
-}
-
-static bool
-sorts(const Aggref *aggref)
-{
-	return aggref->aggkind == AGGKIND_NORMAL && (aggref->aggorder != NIL || aggref->aggdistinct != NIL);
-}
-
-List *
-gpusort_plan_order_columns(const Aggref *aggref, bool any, List **clauses)
-{
-	List	   *columns = NIL;
-	ListCell   *lc;
-
-	*clauses = NIL;
-	foreach(lc, aggref->aggdistinct != NIL ? aggref->aggdistinct : aggref->aggorder)
-	{
-		SortGroupClause *clause = lfirst_node(SortGroupClause, lc);
-		Expr	   *expr = get_sortgroupclause_tle(clause, aggref->args)->expr;
-
-		if (IsA(expr, Const))
-			continue;
-		if (!any && (!IsA(expr, Var) || ((Var *) expr)->varattno <= 0))
-			return NIL;
-		columns = lappend(columns, expr);
-		*clauses = lappend(*clauses, clause);
-	}
-	return columns;
-}
-
-bool
-gpusort_plan_drops_most(PlannedStmt *stmt, const Agg *agg, const Aggref *aggref)
-{
-	double		rows = outerPlan(agg)->plan_rows;
-	double		values = 1;
-	List	   *clauses;
-	ListCell   *lc;
-
-	foreach(lc, gpusort_plan_order_columns(aggref, false, &clauses))
-		values *= gpusort_plan_distinct(stmt, outerPlan(agg), lfirst_node(Var, lc)->varattno, rows);
-	return gpusort_plan_few_distinct(values, rows);
-}
-
+/*
+ * Do two aggregates sort by the same columns, in whatever collation?  any: these may be expressions, else they are columns of the
+ * child.
+ */
 static bool
 same_order(const Aggref *a, const Aggref *b, bool any)
 {
-	List	   *clauses[2];
-	List	   *columns = gpusort_plan_order_columns(a, any, &clauses[0]);
-	ListCell   *x;
-	ListCell   *y;
+	int			n;
+	int			m;
+	GpusortAggregateColumn *order = gpusort_aggregate_order(a, &n);
+	GpusortAggregateColumn *other = gpusort_aggregate_order(b, &m);
 
-	if (columns == NIL || !equal(columns, gpusort_plan_order_columns(b, any, &clauses[1])))
-		return false;
-	forboth(x, clauses[0], y, clauses[1])
+	for (int i = 0; i < n && n == m; i++)
 	{
-		if (lfirst_node(SortGroupClause, x)->sortop != lfirst_node(SortGroupClause, y)->sortop ||
-			lfirst_node(SortGroupClause, x)->nulls_first != lfirst_node(SortGroupClause, y)->nulls_first)
+		if (!any && (!IsA(order[i].expr, Var) || ((Var *) order[i].expr)->varattno <= 0))
 			return false;
+		other[i].collation = order[i].collation;
 	}
-	return true;
-}
-
-/*
- * Does an aggregate's result depend on the order of rows little, as the rounding of a sum of floats?  Core's own sort by groups
- * leaves the rows of a group in any order.
- */
-static bool
-rounds(const Aggref *aggref)
-{
-	return aggref->aggfnoid < FirstGenbkiObjectId &&
-		(aggref->aggtranstype == FLOAT4OID || aggref->aggtranstype == FLOAT8OID || aggref->aggtranstype == FLOAT8ARRAYOID);
+	return n == m && gpusort_aggregate_same_columns(order, other, n);
 }
 
 /* Without groups, no aggregate that sorts has a FILTER: the sort would have all rows for it. */
@@ -108,24 +52,28 @@ common_order(List *aggregates, bool any, bool grouped)
 {
 	const Aggref *first = NULL;
 	const Aggref *shown = NULL; /* one that shows the order */
-	const Aggref *distinct = NULL;
+	const Aggref *distinct = NULL;	/* one that looks for equal rows */
 	ListCell   *lc;
 
 	foreach(lc, aggregates)
 	{
 		Aggref	   *aggref = lfirst_node(Aggref, lc);
 
-		if (!sorts(aggref))
+		if (!gpusort_aggregate_sorts(aggref))
 		{
-			if (!gpusort_states_accept(aggref) || (!gpusort_aggregate_is_harmless(aggref) && !(grouped && rounds(aggref))))
+			if (!gpusort_aggregate_is_plain(aggref) || !(grouped ? gpusort_aggregate_rounds(aggref) : gpusort_aggregate_is_harmless(aggref)))
 				return NULL;
 			continue;
 		}
 		first = first == NULL ? aggref : first;
 		shown = gpusort_aggregate_kind(aggref) != GPUSORT_AGGREGATE_COUNT ? aggref : shown;
-		if (gpusort_ordered_refuse(aggref) != NULL || !same_order(first, aggref, any) || (!grouped && aggref->aggfilter != NULL))
+		if (gpusort_aggregate_refuse(aggref) != NULL || !same_order(first, aggref, any) || (!grouped && aggref->aggfilter != NULL))
 			return NULL;
-		if (aggref->aggdistinct == NIL)
+		/* a sort of the node's own knows how many rows there are */
+		if (!grouped && (gpusort_aggregate_kind(aggref) == GPUSORT_AGGREGATE_CONT || gpusort_aggregate_kind(aggref) == GPUSORT_AGGREGATE_DISC))
+			return NULL;
+		/* equal rows are those that pass */
+		if (aggref->aggdistinct == NIL && gpusort_aggregate_kind(aggref) != GPUSORT_AGGREGATE_MODE)
 			continue;
 		distinct = distinct == NULL ? aggref : distinct;
 		if (!equal(distinct->aggfilter, aggref->aggfilter))
@@ -146,7 +94,7 @@ gpusort_plan_query_order(PlannerInfo *root, double rows, bool any, Cost *saving)
 		Aggref	   *aggref = GPUSORT_AGGINFO_AGGREF((AggInfo *) lfirst(lc));
 
 		aggregates = lappend(aggregates, aggref);
-		sorting += sorts(aggref);
+		sorting += gpusort_aggregate_sorts(aggref);
 	}
 	*saving = GPUSORT_CORE_PRESORTS ? 0 : GROUP_SORT_COST * sorting * rows;
 	return common_order(aggregates, any, root->parse->groupClause != NIL);
@@ -174,12 +122,14 @@ gpusort_plan_presort_saving(PlannerInfo *root, RelOptInfo *rel)
 
 /* Is this column, under its own collation, among the first n ones of a Sort, in whatever direction? */
 static bool
-is_sorted_by(const Sort *sort, int n, const Var *column, Oid operator)
+is_sorted_by(const Sort *sort, int n, const GpusortAggregateColumn *column)
 {
+	const Var  *var = (const Var *) column->expr;
+
 	for (int i = 0; i < n; i++)
 	{
-		if (sort->sortColIdx[i] == column->varattno && sort->collations[i] == column->varcollid &&
-			get_equality_op_for_ordering_op(sort->sortOperators[i], NULL) == get_equality_op_for_ordering_op(operator, NULL))
+		if (sort->sortColIdx[i] == var->varattno && sort->collations[i] == var->varcollid &&
+			get_equality_op_for_ordering_op(sort->sortOperators[i], NULL) == column->equals)
 			return true;
 	}
 	return false;
@@ -189,31 +139,26 @@ is_sorted_by(const Sort *sort, int n, const Var *column, Oid operator)
 static void
 add_order(Sort *sort, int n, const Aggref *aggref)
 {
-	List	   *clauses;
-	List	   *columns = gpusort_plan_order_columns(aggref, false, &clauses);
-	int			most = n + list_length(columns);
+	int			more;
+	const GpusortAggregateColumn *columns = gpusort_aggregate_order(aggref, &more);
 	Sort		by = *sort;
-	ListCell   *lc;
 
-	sort->sortColIdx = palloc(most * sizeof(AttrNumber));
-	sort->sortOperators = palloc(most * sizeof(Oid));
-	sort->collations = palloc(most * sizeof(Oid));
-	sort->nullsFirst = palloc(most * sizeof(bool));
+	sort->sortColIdx = palloc((n + more) * sizeof(AttrNumber));
+	sort->sortOperators = palloc((n + more) * sizeof(Oid));
+	sort->collations = palloc((n + more) * sizeof(Oid));
+	sort->nullsFirst = palloc((n + more) * sizeof(bool));
 	memcpy(sort->sortColIdx, by.sortColIdx, n * sizeof(AttrNumber));
 	memcpy(sort->sortOperators, by.sortOperators, n * sizeof(Oid));
 	memcpy(sort->collations, by.collations, n * sizeof(Oid));
 	memcpy(sort->nullsFirst, by.nullsFirst, n * sizeof(bool));
-	foreach(lc, columns)
+	for (int i = 0; i < more; i++)
 	{
-		SortGroupClause *clause = list_nth_node(SortGroupClause, clauses, foreach_current_index(lc));
-		const Var  *column = lfirst_node(Var, lc);
-
-		if (is_sorted_by(sort, n, column, clause->sortop))
+		if (is_sorted_by(sort, n, &columns[i]))
 			continue;
-		sort->sortColIdx[n] = column->varattno;
-		sort->sortOperators[n] = clause->sortop;
-		sort->collations[n] = gpusort_ordered_collation(aggref, clause, (const Expr *) column);
-		sort->nullsFirst[n++] = clause->nulls_first;
+		sort->sortColIdx[n] = castNode(Var, columns[i].expr)->varattno;
+		sort->sortOperators[n] = columns[i].operator;
+		sort->collations[n] = columns[i].collation;
+		sort->nullsFirst[n++] = columns[i].nulls_first;
 	}
 	sort->numCols = n;
 }

@@ -120,12 +120,6 @@ extern const void *gpusort_keyset_key(const GpusortKeySet *set, uint64_t row);
 extern const void *gpusort_keyset_keys(const GpusortKeySet *set, uint64_t row, uint64_t *count);
 
 /*
- * Finds the keys at nplaces places of the sorted order, counted from 0, which takes less time
- * than a sort.  Keys have one word and are committed, not lent.  The key set stays as it is.
- */
-extern void gpusort_keyset_select(const GpusortKeySet *set, const uint64_t *places, size_t nplaces, void *found);
-
-/*
  * Bytes of memory that the key set will take when this many more keys have been
  * committed: the keys, plus the most that the CPU engine would need to sort them, result included.  Lent words
  * do not count.  For callers that keep to a memory limit; takes a few

@@ -214,25 +214,3 @@ gpusort_keyset_order_words(const uint64_t *words, size_t n, bool descending, uin
 	if (call_engine(&input, n, true, order, NULL, &report) == GPUSORT_CPU_NO_MEMORY)
 		raise_no_memory(n, sizeof(uint64));
 }
-
-void
-gpusort_keyset_select(const GpusortKeySet *set, const uint64_t *places, size_t nplaces, void *found)
-{
-	GpusortSpan *spans = palloc(sizeof(GpusortSpan) * set->nblocks);
-	uint64	   *left = palloc(sizeof(uint64) * nplaces);
-	GpusortCpuInput input;
-	GpusortCpuOptions options;
-	GpusortCpuStatus status;
-
-	describe(set, spans, &input);
-	memcpy(left, places, sizeof(uint64) * nplaces);
-	options = gpusort_cpu_options_take(set->rows);
-	status = GPUSORT_FAULT(SCRATCH) ? GPUSORT_CPU_NO_MEMORY :
-		gpusort_cpu_select(&input, left, nplaces, found, &options);
-	gpusort_cpu_options_give();
-	if (status == GPUSORT_CPU_NO_MEMORY)
-		raise_no_memory(set->rows, set->spec.key_bytes);
-	GPUSORT_FAULT_BREAK(SELECTED, found, set->spec.key_bytes, &(uint64_t) {nplaces});
-	pfree(left);
-	pfree(spans);
-}

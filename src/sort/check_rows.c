@@ -75,6 +75,16 @@ gpusort_check_page(GpusortStream *stream)
 		gpusort_check_row(stream, gpusort_page_slot(&stream->page, i));
 }
 
+void
+gpusort_check_words_in(GpusortStream *stream, const void *keys, int n)
+{
+	for (int i = 0; i < n; i++)
+	{
+		gpusort_checksum_add(&stream->check.in,
+							 gpusort_check_hash_slot(gpusort_values_put(stream, gpusort_values_word(stream, keys, i))));
+	}
+}
+
 /* Returns element i of the key set, or of its block, for a checksum: its key, or its number if the block has numbers. */
 static inline uint64
 word_of(const GpusortStream *stream, const void *element)

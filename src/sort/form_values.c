@@ -66,23 +66,12 @@ take_rows(GpusortStream *stream)
 	return true;
 }
 
-/* Puts the value of a key into the slot left. */
-static TupleTableSlot *
-put_value(GpusortStream *stream, uint64 word)
-{
-	TupleTableSlot *slot = ExecClearTuple(stream->left);
-
-	slot->tts_values[0] = gpusort_values_decode(&stream->spec, word);
-	slot->tts_isnull[0] = false;
-	return ExecStoreVirtualTuple(slot);
-}
-
 static TupleTableSlot *
 row(void *arg, uint64 i)
 {
 	GpusortStream *stream = arg;
 
-	return put_value(stream, gpusort_values_word(stream, gpusort_keyset_key(stream->set, i), 0));
+	return gpusort_values_put(stream, gpusort_values_word(stream, gpusort_keyset_key(stream->set, i), 0));
 }
 
 static void
@@ -94,7 +83,7 @@ sort(GpusortStream *stream, bool travels, bool trims, GpusortSorted *sorted)
 static TupleTableSlot *
 element(GpusortStream *stream, const GpusortSorted *sorted, uint64 i)
 {
-	return put_value(stream, gpusort_values_word(stream, sorted->block, i));
+	return gpusort_values_put(stream, gpusort_values_word(stream, sorted->block, i));
 }
 
 static void

@@ -209,6 +209,53 @@ gpusort_stream_next_merged(GpusortStream *stream, uint64 *word, MinimalTuple *ro
 	return true;
 }
 
+/* Returns the next words of a sort in memory. */
+static const uint64 *
+words_in_memory(GpusortStream *stream, uint64 *n)
+{
+	const void *block = stream->sorted.block;
+
+	*n = Min(stream->sorted.count - stream->position, GPUSORT_RETURN_WORDS);
+	if (*n == 0)
+		return NULL;
+	stream->position += *n;
+	if (stream->set_spec.key_bytes == sizeof(uint64))
+		return (const uint64 *) block + stream->position - *n;
+	if (stream->words == NULL)
+		stream->words = MemoryContextAlloc(stream->cxt, GPUSORT_RETURN_WORDS * sizeof(uint64));
+	for (uint64 i = 0; i < *n; i++)
+		stream->words[i] = ((const uint32 *) block)[stream->position - *n + i];
+	return stream->words;
+}
+
+/* Returns the next words of the merge. */
+static const uint64 *
+merged_words(GpusortStream *stream, uint64 *n)
+{
+	const uint64 *words = gpusort_spill_next_words(stream->spill, n);
+
+	if (words == NULL)
+		check_merged(stream, stream->position);
+	else
+		stream->position += *n;
+	return words;
+}
+
+const uint64 *
+gpusort_stream_next_words(GpusortStream *stream, uint64 *n)
+{
+	const uint64 *words = stream->state == GPUSORT_STREAM_MERGING ? merged_words(stream, n) : words_in_memory(stream, n);
+
+	if (unlikely(stream->check.on))
+	{
+		for (uint64 i = 0; words != NULL && i < *n; i++)
+			gpusort_check_return(stream, gpusort_values_put(stream, words[i]), true);
+		if (words == NULL)
+			gpusort_check_return(stream, ExecClearTuple(stream->left), true);
+	}
+	return words;
+}
+
 void
 gpusort_stream_rewind(GpusortStream *stream)
 {

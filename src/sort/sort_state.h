@@ -13,6 +13,7 @@
 #ifndef GPUSORT_SORT_SORT_STATE_H
 #define GPUSORT_SORT_SORT_STATE_H
 
+#include "executor/tuptable.h"
 #include "port/atomics.h"
 #include "portability/instr_time.h"
 #include "utils/tuplesort.h"
@@ -177,6 +178,7 @@ struct GpusortStream
 	uint64		marked_position;
 	bool		marked_at_end;
 	GpusortDrain drain;			/* for rows in memory */
+	uint64	   *words;			/* GPUSORT_RETURN_WORDS keys of 4 bytes as words; NULL: not allocated yet */
 
 	/* figures */
 	instr_time	begun;			/* when the sort began */
@@ -375,6 +377,17 @@ gpusort_values_decode(const GpusortSortSpec *spec, uint64 word)
 			return Int64GetDatum((int64) gpusort_unkey_float8(key));
 	}
 	pg_unreachable();
+}
+
+/* Puts the value of a word into the slot left. */
+static inline TupleTableSlot *
+gpusort_values_put(GpusortStream *stream, uint64 word)
+{
+	TupleTableSlot *slot = ExecClearTuple(stream->left);
+
+	slot->tts_values[0] = gpusort_values_decode(&stream->spec, word);
+	slot->tts_isnull[0] = false;
+	return ExecStoreVirtualTuple(slot);
 }
 
 /* ---- part.c, shared_sample.c ---- */
@@ -599,6 +612,9 @@ extern double gpusort_groups_expect(GpusortStream *stream);
 
 /* ---- return.c ---- */
 
+/* The most words that gpusort_stream_next_words() returns of a sort in memory */
+#define GPUSORT_RETURN_WORDS	1024
+
 /* Begins to return rows: those of sorted, or of the spill, whose merge has begun. */
 extern void gpusort_result_begin(GpusortStream *stream);
 
@@ -641,9 +657,10 @@ extern void gpusort_drain_fill(GpusortDrain *drain, uint64 i);
 /* Begins a sort, of which nothing has been gathered. */
 extern void gpusort_check_begin(GpusortStream *stream, const GpusortStreamInput *input);
 
-/* Adds a row that comes in, or the rows of the page. */
+/* Adds a row that comes in, or the rows of the page, or n words. */
 extern void gpusort_check_row(GpusortStream *stream, TupleTableSlot *slot);
 extern void gpusort_check_page(GpusortStream *stream);
+extern void gpusort_check_words_in(GpusortStream *stream, const void *keys, int n);
 
 /* The key set is sorted by words: checks that the block has all of its rows, before they are moved or removed by it. */
 extern void gpusort_check_words(GpusortStream *stream, const GpusortSorted *sorted);

@@ -157,19 +157,21 @@ gpusort_stream_read(GpusortStream *stream, PlanState *child)
 	stream->read_ms += INSTR_TIME_GET_MILLISEC(now);
 }
 
-uint64 *
+void *
 gpusort_stream_reserve(GpusortStream *stream, int *room)
 {
 	if (stream->room.next == stream->room.end)
 		(void) gpusort_gather_room(stream);
-	*room = (stream->room.end - stream->room.next) / sizeof(uint64);
-	return (uint64 *) stream->room.next;
+	*room = (stream->room.end - stream->room.next) / stream->room.width;
+	return stream->room.next;
 }
 
 void
 gpusort_stream_commit(GpusortStream *stream, int n)
 {
-	stream->room.next += n * sizeof(uint64);
+	if (unlikely(stream->check.on))
+		gpusort_check_words_in(stream, stream->room.next, n);
+	stream->room.next += n * stream->room.width;
 }
 
 /* ---- the end of gathering ---- */
@@ -358,6 +360,7 @@ gpusort_stream_end(GpusortStream *stream)
 	stream->sort = (GpusortReport) {0};
 	stream->core = NULL;
 	stream->spill = NULL;
+	stream->words = NULL;
 	stream->rows.key = NULL;
 	stream->arena = NULL;
 	stream->shared = NULL;

@@ -166,11 +166,19 @@ extern void gpusort_stream_report(const GpusortStream *stream, GpusortReport *re
 /* Fills in the figures.  Reads only: EXPLAIN may be asked for between any two rows. */
 extern void gpusort_stream_figures(const GpusortStream *stream, GpusortStreamFigures *figures);
 
-/* ---- for the build of an index, whose rows are words or tagged rows ---- */
+/* ---- words, of a sort of values ---- */
 
-/* Reserves memory for words, of a sort of values: at least one, *room of them.  Then adds the first n. */
-extern uint64 *gpusort_stream_reserve(GpusortStream *stream, int *room);
+/* Reserves memory for keys of the values' type, of 4 or 8 bytes: at least one, *room of them.  Then adds the first n. */
+extern void *gpusort_stream_reserve(GpusortStream *stream, int *room);
 extern void gpusort_stream_commit(GpusortStream *stream, int n);
+
+/*
+ * Returns the next keys in order as words, *n of them, valid until the next call; NULL at the end.  There are no NULLs, and the
+ * client does not call gpusort_stream_next().
+ */
+extern const uint64 *gpusort_stream_next_words(GpusortStream *stream, uint64 *n);
+
+/* ---- for the build of an index, whose rows are words or tagged rows ---- */
 
 /*
  * The pages of a table whose rows are put have this descriptor, and column i of a row is column attnos[i] of the table, from 1.  Returns

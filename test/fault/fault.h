@@ -31,12 +31,10 @@ typedef enum GpusortFaultSite
 	GPUSORT_FAULT_SPILL_READ,	/* reading an extent */
 	/* sites in a backend that break a result (gpusort.verify) */
 	GPUSORT_FAULT_SORTED,		/* of an engine: row numbers or keys */
-	GPUSORT_FAULT_SELECTED,		/* keys that are found without a sort */
 	GPUSORT_FAULT_RESULT,		/* of a sort in memory, complete */
 	GPUSORT_FAULT_ROW,			/* the bytes of its first row */
 	GPUSORT_FAULT_WINDOW,		/* rows that are copied ahead, or have come from the device */
 	GPUSORT_FAULT_MERGED,		/* a row or a value of the merge of spilled runs */
-	GPUSORT_FAULT_GROUP,		/* keys of a small group of aggregates */
 	GPUSORT_FAULT_INDEX_PAGE,	/* reading a page of a table for a build, without core */
 	/* what a build of a btree makes wrong, in a leaf or for it */
 	GPUSORT_FAULT_INDEX_ORDER,	/* the order of the first items */

@@ -52,7 +52,6 @@ my %lists = map { my $column = $_; $column => sprintf($aggregates, $column) } 'n
 foreach my $way ('serial', 'parallel')
 {
 	answer($session, @parallel) if $way eq 'parallel';
-	my $plan = $way eq 'serial' ? qr/GpuSort Aggregate/ : qr/GpuSort Aggregate Feed/;
 	foreach my $limit ('64kB', '1MB', '1GB')
 	{
 		answer($session, "SET gpusort.memory_limit = '$limit'", "SET work_mem = '$limit'");
@@ -60,7 +59,7 @@ foreach my $way ('serial', 'parallel')
 			"SELECT i % 20000 = 0, $lists{n} FROM digits GROUP BY 1 ORDER BY 1", "SELECT md5(string_agg(q::text, ',')) FROM (SELECT i / 9, $lists{n} FROM digits GROUP BY 1 ORDER BY 1) q",
 			"SELECT i % 2, count(DISTINCT n) FROM digits WHERE i < 30000 GROUP BY 1 HAVING mode() WITHIN GROUP (ORDER BY n) IS NOT NULL ORDER BY 1")
 		{
-			like(answer($session, 'SET gpusort.enabled = on', "EXPLAIN $query"), $plan, 'the node computes it');
+			like(answer($session, 'SET gpusort.enabled = on', "EXPLAIN $query"), qr/GpuSort Aggregate/, 'the node computes it');
 			same_answer("$way, $limit: " . substr($query, 0, 60), $query);
 		}
 	}

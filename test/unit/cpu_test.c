@@ -165,25 +165,6 @@ pairs_tie(const void *expected, size_t i)
 	return ((const Pair *) expected)[i - 1].key == ((const Pair *) expected)[i].key;
 }
 
-/* gpusort_cpu_select() finds the keys at the first, the last, and other places. */
-static size_t
-count_wrong_selected(const GpusortCpuInput *input, const Pair *expected, size_t n, const GpusortCpuOptions *options)
-{
-	uint64_t	places[6] = {0, n / 2, n - 1, n / 2 - (n > 1), n / 3, n - 1 - n / 100};
-	uint64_t	left[LENGTH(places)];
-	uint64_t	found[LENGTH(places)];
-	size_t		wrong = 0;
-
-	for (size_t count = 1; n > 0 && count <= LENGTH(places); count += LENGTH(places) - 1)
-	{
-		memcpy(left, places, sizeof(left));
-		wrong += gpusort_cpu_select(input, left, count, found, options) != GPUSORT_CPU_OK;
-		for (size_t i = 0; i < count; i++)
-			wrong += get_key((char *) found, input->key_bytes, i) != expected[places[i]].key;
-	}
-	return wrong;
-}
-
 static void
 check_sorts(const char *what, const char *keys, const Pair *expected, size_t n, int width)
 {
@@ -216,9 +197,6 @@ check_sorts(const char *what, const char *keys, const Pair *expected, size_t n, 
 			wrong = count_wrong_keys(out, width, expected, n);
 			CHECK(status == GPUSORT_CPU_OK && wrong == 0,
 				  "sort %s n=%zu width=%d way=%d threads=%d: %zu wrong", what, n, width, way, threads, wrong);
-
-			wrong = count_wrong_selected(&input, expected, n, &options);
-			CHECK(wrong == 0, "select %s n=%zu width=%d way=%d threads=%d: %zu wrong", what, n, width, way, threads, wrong);
 
 			memset(rows, 0xEE, n * sizeof(uint32_t));
 			memset(ties, 0xEE, n);
@@ -326,10 +304,6 @@ check_cancel(int distribution, size_t n)
 		status = gpusort_cpu_argsort(&input, (uint32_t *) out, NULL, &options, &report);
 		CHECK((status == GPUSORT_CPU_CANCELLED) == (calls_left < 0) && status != GPUSORT_CPU_NO_MEMORY,
 			  "argsort cancelled at call %d", calls);
-		calls_left = calls;
-		status = gpusort_cpu_select(&input, &(uint64_t) {n / 2}, 1, out, &options);
-		CHECK((status == GPUSORT_CPU_CANCELLED) == (calls_left < 0) && status != GPUSORT_CPU_NO_MEMORY,
-			  "select cancelled at call %d", calls);
 	}
 	CHECK(cancelled > 5, "only %d sorts were cancelled", cancelled);
 	CHECK(memcmp(before, keys, n * sizeof(uint64_t)) == 0, "a cancelled sort changed its input");

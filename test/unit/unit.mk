@@ -9,7 +9,7 @@ unit_objects = $(patsubst %,build/unit/%.o,$(1))
 large_memory = $(addprefix src/base/,large_memory huge_page)
 
 build/unit/keybits_test: $(call unit_objects,test/unit/keybits_test)
-build/unit/cpu_test: $(call unit_objects,test/unit/cpu_test src/key/encode $(large_memory)) src/cpu/cpu.o src/cpu/words.o src/cpu/select.o src/cpu/vqsort.o
+build/unit/cpu_test: $(call unit_objects,test/unit/cpu_test src/key/encode $(large_memory)) src/cpu/cpu.o src/cpu/words.o src/cpu/vqsort.o
 build/unit/collate_test: $(call unit_objects,test/unit/collate_test $(large_memory)) src/cpu/collate.o
 build/unit/tied_test: $(call unit_objects,test/unit/tied_test $(large_memory)) src/cpu/tied.o
 build/unit/share_test: $(call unit_objects,test/unit/share_test $(large_memory)) src/cpu/share.o

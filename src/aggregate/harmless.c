@@ -1,10 +1,10 @@
 /*-------------------------------------------------------------------------
  *
- * aggregate_order.c
+ * harmless.c
  *		Which aggregates do not show the order of their input.
  *
- * A Sort below an Agg changes the order of the input of all its aggregates.  It shows in the result of an aggregate that
- * depends on that order, such as array_agg(), or sum() of floating-point numbers, whose rounding presort.c lets differ by groups.
+ * A sort by what one aggregate wants changes the order of the input of others.  It shows in the result of an aggregate that
+ * depends on that order, such as array_agg(), or sum() of floating-point numbers, whose rounding may differ by groups.
  * Nothing in the catalogs says which aggregates these are, so this file lists those of PostgreSQL's own that ignore the order.
  *
  *-------------------------------------------------------------------------
@@ -13,28 +13,12 @@
 
 #include "access/transam.h"
 #include "catalog/pg_aggregate.h"
+#include "catalog/pg_type.h"
 #include "nodes/nodeFuncs.h"
-#include "optimizer/optimizer.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 
 #include "aggregate/aggregate.h"
-#include "plan/plan.h"
-
-List *
-gpusort_aggregate_list(const Agg *agg)
-{
-	List	   *parts = list_make2(agg->plan.targetlist, agg->plan.qual);
-	List	   *aggregates = NIL;
-	ListCell   *lc;
-
-	foreach(lc, pull_var_clause((Node *) parts, PVC_INCLUDE_AGGREGATES))
-	{
-		if (IsA(lfirst(lc), Aggref))
-			aggregates = lappend(aggregates, lfirst(lc));
-	}
-	return aggregates;
-}
 
 /* The cases of an aggregate function of each of these types, and of min() and max() of a type */
 #define OF_INTEGERS(name)	case name##_INT2: case name##_INT4: case name##_INT8
@@ -102,4 +86,12 @@ gpusort_aggregate_is_harmless(Aggref *aggref)
 	if (AGGKIND_IS_ORDERED_SET(aggref->aggkind))
 		return aggref->aggfnoid < FirstGenbkiObjectId;
 	return aggref->aggorder != NIL || aggref->aggdistinct != NIL || ignores_order(aggref);
+}
+
+bool
+gpusort_aggregate_rounds(Aggref *aggref)
+{
+	return gpusort_aggregate_is_harmless(aggref) ||
+		(aggref->aggfnoid < FirstGenbkiObjectId &&
+		 (aggref->aggtranstype == FLOAT4OID || aggref->aggtranstype == FLOAT8OID || aggref->aggtranstype == FLOAT8ARRAYOID));
 }

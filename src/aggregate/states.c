@@ -1,13 +1,12 @@
 /*-------------------------------------------------------------------------
  *
- * group_states.c
- *		Computes aggregates by their own functions, such as count() and avg().
+ * states.c
+ *		Computes aggregates by their own functions, as nodeAgg.c does.
  *
- * Where such an aggregate stands beside those that GpuSort Aggregate computes, an Agg would have to find each row's group
- * again.  So this file calls the aggregate's functions, as nodeAgg.c does: the transition function for each row, on
- * the state of the row's group, and the final function at the end.  These functions ask for the memory context of their
- * states by AggCheckCallContext(), which wants an AggState.  They get one in which what they may read is set, by the functions
- * that nodeAgg.c has for them, or directly.
+ * Rows come group by group, so each aggregate has one state at a time: its transition function is called for each row of the
+ * group, and its final function at the end.  These functions ask for the memory context of their states by
+ * AggCheckCallContext(), which wants an AggState.  They get one in which what they may read is set, by the functions that
+ * nodeAgg.c has for them, or directly.
  *
  *-------------------------------------------------------------------------
  */
@@ -31,15 +30,9 @@
 #include "aggregate/aggregate.h"
 #include "aggregate/aggregate_state.h"
 
-bool
-gpusort_states_accept(const Aggref *aggref)
-{
-	return aggref->aggkind == AGGKIND_NORMAL && aggref->agglevelsup == 0 && aggref->aggorder == NIL &&
-		aggref->aggdistinct == NIL && !gpusort_calls_volatile(aggref);
-}
-
-FunctionCallInfo
-gpusort_states_make_call(GpusortStates *states, FmgrInfo *function, Oid oid, Expr *expr, int nargs, Oid collation)
+/* Looks up a function and makes a call of it with this many arguments.  expr tells their types. */
+static FunctionCallInfo
+make_call(GpusortStates *states, FmgrInfo *function, Oid oid, Expr *expr, int nargs, Oid collation)
 {
 	FunctionCallInfo call = palloc0(SizeForFunctionCallInfo(nargs));
 
@@ -77,20 +70,12 @@ add_transition(GpusortStates *states, Aggref *aggref, HeapTuple aggregate, const
 
 	transition->aggref = aggref;
 	transition->counts = aggref->aggfnoid == F_COUNT_;
-	if (aggref->aggfilter != NULL)
-		transition->filter = ExecInitQual(list_make1(aggref->aggfilter), states->ps);
-	transition->args = palloc(list_length(aggref->args) * sizeof(GpusortRowValue));
+	/* others serve the aggregate's order only */
 	foreach(lc, aggref->args)
-	{
-		TargetEntry *entry = lfirst_node(TargetEntry, lc);
-
-		/* others serve the aggregate's order only */
-		if (!entry->resjunk)
-			transition->args[transition->nargs++] = gpusort_row_value_init(entry->expr, states->ps);
-	}
+		transition->nargs += !lfirst_node(TargetEntry, lc)->resjunk;
 	build_aggregate_transfn_expr((Oid *) types, transition->nargs, 0, aggref->aggvariadic, aggref->aggtranstype,
 								 aggref->inputcollid, function, InvalidOid, &expr, NULL);
-	transition->call = gpusort_states_make_call(states, &transition->function, function, expr, transition->nargs + 1,
+	transition->call = make_call(states, &transition->function, function, expr, transition->nargs + 1,
 												aggref->inputcollid);
 	get_typlenbyval(aggref->aggtranstype, &transition->length, &transition->by_value);
 	set_initial(transition, aggregate, aggref->aggtranstype);
@@ -100,7 +85,6 @@ add_transition(GpusortStates *states, Aggref *aggref, HeapTuple aggregate, const
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_FUNCTION_DEFINITION),
 				 errmsg("aggregate %u needs to have compatible input type and transition type", aggref->aggfnoid)));
-	states->grow |= !transition->by_value || aggref->aggtranstype == INTERNALOID;
 	told->aggref = aggref;
 	told->numInputs = list_length(aggref->args);
 	told->numTransInputs = transition->nargs;
@@ -132,7 +116,7 @@ add_final(GpusortStates *states, Aggref *aggref, HeapTuple aggregate, const Oid 
 	build_aggregate_finalfn_expr((Oid *) types, nargs, aggref->aggtranstype, aggref->aggtype, aggref->inputcollid,
 								 form->aggfinalfn, &expr);
 	final->length = get_typlen(aggref->aggtype);
-	final->call = gpusort_states_make_call(states, &final->function, form->aggfinalfn, expr, nargs, aggref->inputcollid);
+	final->call = make_call(states, &final->function, form->aggfinalfn, expr, nargs, aggref->inputcollid);
 	/* the other arguments only tell their types */
 	for (int i = 1; i < nargs; i++)
 		final->call->args[i] = (NullableDatum) {.isnull = true};
@@ -170,7 +154,6 @@ gpusort_states_init(PlanState *ps, List *aggrefs)
 	GpusortStates *states = palloc0(sizeof(GpusortStates));
 	ListCell   *lc;
 
-	states->ps = ps;
 	states->agg = make_agg(ps, aggrefs);
 	states->agg->tmpcontext = states->call_context = CreateExprContext(ps->state);
 	states->transitions = palloc0(list_length(aggrefs) * sizeof(GpusortTransition));
@@ -197,37 +180,26 @@ state_cxt(const GpusortStates *states)
 }
 
 void
-gpusort_states_begin(GpusortStates *states, uint32 ngroups)
+gpusort_states_begin(GpusortStates *states)
 {
-	MemoryContext old = MemoryContextSwitchTo(state_cxt(states));
+	MemoryContext old;
 
-	if (ngroups > states->room)
+	ReScanExprContext(states->agg->curaggcontext);
+	old = MemoryContextSwitchTo(state_cxt(states));
+	for (int t = 0; t < states->ntransitions; t++)
 	{
-		uint32		room = Max(ngroups, 2 * states->room);
-		Size		bytes = Max((Size) room * states->ntransitions, 1) * sizeof(GpusortState);
+		GpusortTransition *transition = &states->transitions[t];
 
-		states->states = states->room == 0 ? MemoryContextAllocHuge(CurrentMemoryContext, bytes) :
-			repalloc_huge(states->states, bytes);
-		states->room = room;
-	}
-	for (; states->ngroups < ngroups; states->ngroups++)
-	{
-		for (int t = 0; t < states->ntransitions; t++)
-		{
-			GpusortTransition *transition = &states->transitions[t];
-			GpusortState *state = &states->states[(Size) states->ngroups * states->ntransitions + t];
-
-			state->isnull = state->empty = transition->initial_null;
-			state->value = transition->initial_null ? (Datum) 0 :
-				datumCopy(transition->initial, transition->by_value, transition->length);
-		}
+		transition->isnull = transition->empty = transition->initial_null;
+		transition->state = transition->initial_null ? (Datum) 0 :
+			datumCopy(transition->initial, transition->by_value, transition->length);
 	}
 	MemoryContextSwitchTo(old);
 }
 
-/* Replaces a state by another one, of a type that is passed by reference, as ExecAggCopyTransValue() does. */
+/* Replaces the state by another one, of a type that is passed by reference, as ExecAggCopyTransValue() does. */
 static Datum
-replace_state(GpusortStates *states, GpusortTransition *transition, GpusortState *state, Datum value, bool isnull)
+replace_state(GpusortStates *states, GpusortTransition *transition, Datum value, bool isnull)
 {
 	MemoryContext old = MemoryContextSwitchTo(state_cxt(states));
 
@@ -236,132 +208,74 @@ replace_state(GpusortStates *states, GpusortTransition *transition, GpusortState
 	else if (!DatumIsReadWriteExpandedObject(value, false, transition->length) ||
 			 MemoryContextGetParent(DatumGetEOHP(value)->eoh_context) != CurrentMemoryContext)
 		value = datumCopy(value, false, transition->length);
-	if (!state->isnull)
+	if (!transition->isnull)
 	{
-		if (DatumIsReadWriteExpandedObject(state->value, false, transition->length))
-			DeleteExpandedObject(state->value);
+		if (DatumIsReadWriteExpandedObject(transition->state, false, transition->length))
+			DeleteExpandedObject(transition->state);
 		else
-			pfree(DatumGetPointer(state->value));
+			pfree(DatumGetPointer(transition->state));
 	}
 	MemoryContextSwitchTo(old);
 	return value;
 }
 
-void
-gpusort_states_step(GpusortStates *states, GpusortTransition *transition, GpusortState *state)
+/* Does a strict function leave the state as it is, or is the first argument the state from now on? */
+static bool
+needs_no_call(GpusortStates *states, GpusortTransition *transition)
 {
-	FunctionCallInfo call = transition->call;
-	Datum		value;
+	const NullableDatum *args = transition->call->args + 1;
 
-	if (transition->function.fn_strict)
+	for (int i = 0; i < transition->nargs; i++)
 	{
-		for (int i = 1; i <= transition->nargs; i++)
-		{
-			if (call->args[i].isnull)
-				return;
-		}
-		if (state->empty)
-		{
-			MemoryContext old = MemoryContextSwitchTo(state_cxt(states));
-
-			state->value = datumCopy(call->args[1].value, transition->by_value, transition->length);
-			state->isnull = state->empty = false;
-			MemoryContextSwitchTo(old);
-			return;
-		}
-		/* a state that has become NULL stays so */
-		if (state->isnull)
-			return;
+		if (args[i].isnull)
+			return true;
 	}
-	call->args[0] = (NullableDatum) {state->value, state->isnull};
-	call->isnull = false;
-	value = FunctionCallInvoke(call);
-	if (!transition->by_value && (call->isnull || DatumGetPointer(value) != DatumGetPointer(state->value)))
-		value = replace_state(states, transition, state, value, call->isnull);
-	state->value = value;
-	state->isnull = call->isnull;
+	if (transition->empty)
+	{
+		MemoryContext old = MemoryContextSwitchTo(state_cxt(states));
+
+		transition->state = datumCopy(args[0].value, transition->by_value, transition->length);
+		transition->isnull = transition->empty = false;
+		MemoryContextSwitchTo(old);
+		return true;
+	}
+	/* a state that has become NULL stays so */
+	return transition->isnull;
 }
 
-/* Advances an aggregate by the rows of a page. */
-static void
-add_page(GpusortStates *states, int number, GpusortPage *page, const uint32 *groups)
+void
+gpusort_states_advance(GpusortStates *states, int number, const NullableDatum *args)
 {
 	GpusortTransition *transition = &states->transitions[number];
-	ExprContext *econtext = states->ps->ps_ExprContext;
+	FunctionCallInfo call = transition->call;
+	MemoryContext old;
+	Datum		value;
 
-	gpusort_states_set_transition(states, number);
-	for (int i = 0; i < page->count; i++)
+	if (transition->counts)
 	{
-		uint32		group = groups == NULL ? 0 : groups[i];
-		GpusortState *state = &states->states[(Size) group * states->ntransitions + number];
-
-		if (group == GPUSORT_NUMBERS_NONE)
-			continue;
-		ResetExprContext(econtext);
-		if (!gpusort_row_passes(transition->filter, econtext, page, i))
-			continue;
-		if (transition->counts)
-		{
-			state->value = Int64GetDatum(DatumGetInt64(state->value) + 1);
-			continue;
-		}
-		for (int a = 0; a < transition->nargs; a++)
-		{
-			NullableDatum *to = &transition->call->args[a + 1];
-
-			to->value = gpusort_row_value_get(&transition->args[a], econtext, page, i, &to->isnull);
-		}
-		gpusort_states_step(states, transition, state);
+		transition->state = Int64GetDatum(DatumGetInt64(transition->state) + 1);
+		return;
 	}
-}
-
-void
-gpusort_states_add(GpusortStates *states, GpusortPage *page, const uint32 *groups, uint32 ngroups)
-{
-	ExprContext *econtext = states->ps->ps_ExprContext;
-	MemoryContext old = MemoryContextSwitchTo(econtext->ecxt_per_tuple_memory);
-
-	if (ngroups > states->ngroups)
-		gpusort_states_begin(states, ngroups);
-	/* add_page() resets it for each row */
-	states->agg->tmpcontext = econtext;
-	for (int t = 0; t < states->ntransitions; t++)
-		add_page(states, t, page, groups);
-	states->agg->tmpcontext = states->call_context;
-	states->rows += page->count;
+	memcpy(call->args + 1, args, transition->nargs * sizeof(NullableDatum));
+	if (transition->function.fn_strict && needs_no_call(states, transition))
+		return;
+	/* functions that ask find out for which aggregate they are called, by AggGetAggref() and AggStateIsShared() */
+	states->agg->curperagg = NULL;
+	states->agg->curpertrans = &states->agg->pertrans[number];
+	ResetExprContext(states->call_context);
+	old = MemoryContextSwitchTo(states->call_context->ecxt_per_tuple_memory);
+	call->args[0] = (NullableDatum) {transition->state, transition->isnull};
+	call->isnull = false;
+	value = FunctionCallInvoke(call);
+	if (!transition->by_value && (call->isnull || DatumGetPointer(value) != DatumGetPointer(transition->state)))
+		value = replace_state(states, transition, value, call->isnull);
+	transition->state = value;
+	transition->isnull = call->isnull;
 	MemoryContextSwitchTo(old);
 }
 
 void
-gpusort_states_advance(GpusortStates *states, const NullableDatum *args)
-{
-	ExprContext *econtext = states->call_context;
-	GpusortTransition *transition = &states->transitions[0];
-	MemoryContext old = MemoryContextSwitchTo(econtext->ecxt_per_tuple_memory);
-
-	ResetExprContext(econtext);
-	gpusort_states_set_transition(states, 0);
-	memcpy(transition->call->args + 1, args, transition->nargs * sizeof(NullableDatum));
-	gpusort_states_step(states, transition, &states->states[0]);
-	MemoryContextSwitchTo(old);
-}
-
-Size
-gpusort_states_bytes(GpusortStates *states)
-{
-	if (!states->grow)
-		return (Size) states->room * states->ntransitions * sizeof(GpusortState);
-	/* a state may have a memory context of its own: the time for all of them is divided among as many rows */
-	if (states->rows >= states->measured_at + states->ngroups)
-	{
-		states->bytes = MemoryContextMemAllocated(state_cxt(states), true);
-		states->measured_at = states->rows;
-	}
-	return states->bytes;
-}
-
-void
-gpusort_states_finish(GpusortStates *states, uint32 group, ExprContext *econtext, Datum *values, bool *nulls)
+gpusort_states_finish(GpusortStates *states, ExprContext *econtext, Datum *values, bool *nulls)
 {
 	MemoryContext old = MemoryContextSwitchTo(econtext->ecxt_per_tuple_memory);
 
@@ -370,10 +284,9 @@ gpusort_states_finish(GpusortStates *states, uint32 group, ExprContext *econtext
 	{
 		GpusortFinal *final = &states->finals[i];
 		GpusortTransition *transition = &states->transitions[final->transition];
-		GpusortState *state = &states->states[(Size) group * states->ntransitions + final->transition];
 
-		values[i] = MakeExpandedObjectReadOnly(state->value, state->isnull, transition->length);
-		nulls[i] = state->isnull;
+		values[i] = MakeExpandedObjectReadOnly(transition->state, transition->isnull, transition->length);
+		nulls[i] = transition->isnull;
 		if (final->call == NULL)
 			continue;
 		if (final->function.fn_strict && (nulls[i] || final->call->nargs > 1))
@@ -382,7 +295,8 @@ gpusort_states_finish(GpusortStates *states, uint32 group, ExprContext *econtext
 			nulls[i] = true;
 			continue;
 		}
-		gpusort_states_set_final(states, i);
+		states->agg->curperagg = &states->agg->peragg[i];
+		states->agg->curpertrans = NULL;
 		final->call->args[0] = (NullableDatum) {values[i], nulls[i]};
 		final->call->isnull = false;
 		values[i] = FunctionCallInvoke(final->call);
@@ -398,7 +312,4 @@ gpusort_states_forget(GpusortStates *states)
 {
 	ReScanExprContext(states->agg->curaggcontext);
 	ReScanExprContext(states->call_context);
-	states->ngroups = states->room = 0;
-	states->rows = states->measured_at = states->bytes = 0;
-	states->states = NULL;
 }
