@@ -151,7 +151,9 @@ take_mode(GpusortMember *member, const GpusortOrder *order, uint64 run, Datum va
 		if (member->count > 0 && !member->by_value)
 			pfree(DatumGetPointer(member->mode));
 		/* the first one of the run, unless they have the same bits */
-		member->mode = datumCopy(order->fast_repeats ? value : order->last.values[member->column], member->by_value, member->length);
+		if (!order->fast_repeats)
+			value = (member->column < order->ngroups ? &order->group : &order->last)->values[member->column];
+		member->mode = datumCopy(value, member->by_value, member->length);
 		MemoryContextSwitchTo(old);
 	}
 	member->count = run;
