@@ -3,10 +3,11 @@
  * aggregate_paths.c
  *		Offers the planner parallel plans for aggregates that sort.
  *
- * The planner has no parallel plan for such aggregates, because they have no partial form.  It would have to pass all
- * rows through a Gather, which costs too much.  So if one sort serves all aggregates (presort.c), an Agg above such a sort is offered
- * at the price of what parallel.c makes of it.  A plan without workers is offered at GpuSort's price as well, where the planner knows
- * core's only: else any parallel plan would seem cheaper.
+ * The planner has no parallel plan for such aggregates, because they have no partial form.  It would have to pass all rows through
+ * a Gather, which costs too much.  Groups are computed in all processes, each for its shares of the sorted rows (shared_plans.c).
+ * Without groups, if one sort serves all aggregates (presort.c), an Agg above such a sort is offered at the price of what parallel.c
+ * makes of it.  A plan without workers is offered at GpuSort's price as well, where the planner knows core's only: else any parallel
+ * plan would seem cheaper.
  *
  *-------------------------------------------------------------------------
  */
@@ -51,29 +52,17 @@ compute(PlannerInfo *root, Path *path, List *exprs)
 	return (Path *) create_projection_path(root, path->parent, path, set_pathtarget_cost_width(root, target));
 }
 
-/*
- * If one sort serves all aggregates of a query, returns one of a path's rows by the groups and that order: in one process, or, of a
- * partial path, in all; else NULL.  *saving: by how much it makes the aggregates cheaper
- */
-static Path *
-presort(PlannerInfo *root, RelOptInfo *grouped, Path *path, double rows, Cost *saving)
+/* Returns pathkeys of the groups, and behind them of an aggregate's order.  *exprs: the expressions of that */
+static List *
+order_pathkeys(PlannerInfo *root, const Aggref *in_order, List **exprs)
 {
-	const Aggref *in_order = gpusort_plan_query_order(root, rows, true, saving);
 	List	   *pathkeys = list_truncate(list_copy(root->group_pathkeys), GPUSORT_GROUP_PATHKEYS(root));
 	GpusortAggregateColumn *columns;
-	List	   *exprs = NIL;
 	List	   *clauses = NIL;
 	List	   *entries = NIL;
-	List	   *groups;
 	int			n;
-	int			distinct = 0;
-	double		kept;
-	GpusortKeyPlan key;
-	GpusortCostInput input;
 	ListCell   *lc;
 
-	if (!enable_sort || in_order == NULL || list_length(pathkeys) != list_length(root->parse->groupClause))
-		return NULL;
 	columns = gpusort_aggregate_order(in_order, &n);
 	for (int i = 0; i < n; i++)
 	{
@@ -84,10 +73,35 @@ presort(PlannerInfo *root, RelOptInfo *grouped, Path *path, double rows, Cost *s
 		clause->eqop = columns[i].equals;
 		clause->sortop = columns[i].operator;
 		clause->nulls_first = columns[i].nulls_first;
-		exprs = lappend(exprs, columns[i].expr);
+		*exprs = lappend(*exprs, columns[i].expr);
 		entries = lappend(entries, entry);
 		clauses = lappend(clauses, clause);
 	}
+	foreach(lc, make_pathkeys_for_sortclauses(root, clauses, entries))
+		pathkeys = list_append_unique_ptr(pathkeys, lfirst(lc));
+	return pathkeys;
+}
+
+/*
+ * If one sort serves all aggregates of a query, returns one of a path's rows by the groups and that order: in one process, or, of a
+ * partial path, in all; else NULL.  *saving: by how much it makes the aggregates cheaper
+ */
+static Path *
+presort(PlannerInfo *root, RelOptInfo *grouped, Path *path, double rows, Cost *saving)
+{
+	const Aggref *in_order = gpusort_plan_query_order(root, rows, true, saving);
+	List	   *pathkeys;
+	List	   *exprs = NIL;
+	List	   *groups;
+	int			distinct = 0;
+	double		kept;
+	GpusortKeyPlan key;
+	GpusortCostInput input;
+	ListCell   *lc;
+
+	if (!enable_sort || in_order == NULL || GPUSORT_GROUP_PATHKEYS(root) != list_length(root->parse->groupClause))
+		return NULL;
+	pathkeys = order_pathkeys(root, in_order, &exprs);
 	foreach(lc, root->agginfos)
 		distinct += GPUSORT_AGGINFO_AGGREF((AggInfo *) lfirst(lc))->aggdistinct != NIL;
 	groups = get_sortgrouplist_exprs(root->parse->groupClause, root->processed_tlist);
@@ -95,16 +109,12 @@ presort(PlannerInfo *root, RelOptInfo *grouped, Path *path, double rows, Cost *s
 	if (distinct < list_length(root->agginfos))
 	{
 		/* the node's own sort drops rows that repeat another one, and beside others one below cannot */
-		if (pathkeys == NIL && distinct > 0 && rows >= LEAST_REPEATS * kept)
+		if (root->parse->groupClause == NIL && distinct > 0 && rows >= LEAST_REPEATS * kept)
 			return NULL;
 		kept = 0;
 	}
 	path = compute(root, path, exprs);
-	if (path == NULL)
-		return NULL;
-	foreach(lc, make_pathkeys_for_sortclauses(root, clauses, entries))
-		pathkeys = list_append_unique_ptr(pathkeys, lfirst(lc));
-	if (pathkeys == NIL || !gpusort_plan_key(pathkeys, &key))
+	if (path == NULL || pathkeys == NIL || !gpusort_plan_key(pathkeys, &key))
 		return NULL;
 	input = gpusort_cost_input(rows, path->pathtarget->width, path, &key);
 	input.kept = kept;
@@ -187,15 +197,62 @@ offer(PlannerInfo *root, RelOptInfo *grouped, const AggPath *serial, Path *path,
 	add_path(grouped, path);
 }
 
+/* Offers plans of groups: in one process, with GpuSort's cost, or in all. */
+static void
+offer_groups(PlannerInfo *root, RelOptInfo *input, RelOptInfo *grouped, const AggPath *serial, Path *partial, List *aggrefs)
+{
+	double		rows = input->rows;
+	Cost		saving;
+	Cost		inner = 0;
+	Cost		one = serial->path.total_cost;
+	const Aggref *in_order = gpusort_plan_query_order(root, rows, true, &saving);
+	bool		words = gpusort_plan_takes_words(get_sortgrouplist_exprs(serial->groupClause, root->processed_tlist), aggrefs);
+	Path	   *path = words ? NULL : presort(root, grouped, input->cheapest_total_path, rows, &saving);
+	List	   *pathkeys = root->group_pathkeys;
+	List	   *exprs = NIL;
+	int			equal = GPUSORT_GROUP_PATHKEYS(root);
+	ListCell   *lc;
+
+	/* rows of several orders that do not fit in memory would be in files where a parallel plan of core's has none */
+	if (path == NULL && node_computes(root, aggrefs) && (words || gpusort_plan_orders_fit(aggrefs, rows, partial->pathtarget->width)))
+		path = sort_inside(root, grouped, input->cheapest_total_path, rows);
+	foreach(lc, aggrefs)
+	{
+		if (in_order == NULL && gpusort_aggregate_sorts(lfirst(lc)) && !GPUSORT_AGG_PRESORTED(lfirst_node(Aggref, lc)))
+			inner += INNER_SORT_OPERATORS * cpu_operator_cost * rows;
+	}
+	if (path != NULL)
+	{
+		one = input->cheapest_total_path->total_cost +
+			gpusort_plan_aggregate_cost(rows, list_length(serial->groupClause), list_length(aggrefs));
+		if (!words)
+			one += ROW_ORDER_OPERATORS * cpu_operator_cost * rows * gpusort_plan_count_orders(aggrefs);
+	}
+	else
+		one += inner;
+	if (in_order != NULL)
+	{
+		/* core's Agg may expect the order that the planner has chosen */
+		pathkeys = order_pathkeys(root, in_order, &exprs);
+		if (GPUSORT_CORE_PRESORTS)
+			pathkeys = root->group_pathkeys;
+		partial = compute(root, partial, exprs);
+	}
+	/* DISTINCT aggregates that only count do not show the order */
+	if (in_order != NULL && gpusort_aggregate_kind(in_order) == GPUSORT_AGGREGATE_COUNT)
+		equal = list_length(pathkeys);
+	if (!enable_sort || partial == NULL || GPUSORT_GROUP_PATHKEYS(root) != list_length(root->parse->groupClause) ||
+		!gpusort_plan_share_groups(root, grouped, serial, partial, pathkeys, equal, inner, one))
+		offer(root, grouped, serial, path, saving);
+}
+
 void
 gpusort_plan_offer_aggregates(PlannerInfo *root, RelOptInfo *input, RelOptInfo *grouped)
 {
 	AggPath		serial;
-	Path	   *path;
 	Path	   *partial = input->partial_pathlist == NIL ? NULL : linitial(input->partial_pathlist);
 	double		rows = input->rows;
 	Cost		saving;
-	bool		words;
 	List	   *aggrefs = NIL;
 	ListCell   *lc;
 
@@ -209,15 +266,12 @@ gpusort_plan_offer_aggregates(PlannerInfo *root, RelOptInfo *input, RelOptInfo *
 		return;
 	foreach(lc, root->agginfos)
 		aggrefs = lappend(aggrefs, GPUSORT_AGGINFO_AGGREF((AggInfo *) lfirst(lc)));
-	path = presort(root, grouped, partial, rows, &saving);
-	offer(root, grouped, &serial, path, saving);
-	if (serial.aggstrategy != AGG_SORTED || root->group_pathkeys == NIL)
-		return;
-	path = presort(root, grouped, input->cheapest_total_path, rows, &saving);
-	/* rows of several orders that do not fit in memory would be in files where a parallel plan of core's has none */
-	words = gpusort_plan_takes_words(get_sortgrouplist_exprs(serial.groupClause, root->processed_tlist), aggrefs);
-	if (path == NULL || words)
-		path = node_computes(root, aggrefs) && (words || gpusort_plan_orders_fit(aggrefs, rows, partial->pathtarget->width)) ?
-			sort_inside(root, grouped, input->cheapest_total_path, rows) : NULL;
-	offer(root, grouped, &serial, path, saving);
+	if (serial.aggstrategy == AGG_PLAIN)
+	{
+		Path	   *path = presort(root, grouped, partial, rows, &saving);
+
+		offer(root, grouped, &serial, path, saving);
+	}
+	else if (root->group_pathkeys != NIL)
+		offer_groups(root, input, grouped, &serial, partial, aggrefs);
 }

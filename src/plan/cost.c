@@ -180,15 +180,15 @@ spill_cost(const GpusortCostInput *input)
 }
 
 bool
-gpusort_cost_fits(double rows, int width)
+gpusort_cost_fits(double rows, int width, double processes)
 {
-	return rows * row_bytes(width) <= (double) gpusort_guc_memory_limit(1);
+	return rows * row_bytes(width) <= processes * gpusort_guc_memory_limit((int) ceil(processes));
 }
 
 bool
 gpusort_cost_exceeds_files(double rows, int width)
 {
-	return temp_file_limit >= 0 && !gpusort_cost_fits(SURPLUS_ROWS * rows, width) &&
+	return temp_file_limit >= 0 && !gpusort_cost_fits(SURPLUS_ROWS * rows, width, 1) &&
 		SURPLUS_ROWS * rows * (width + SPILL_BYTES) > temp_file_limit * 1024.0;
 }
 
@@ -255,5 +255,5 @@ gpusort_cost_core_sort(const GpusortCostInput *input)
 Cost
 gpusort_plan_aggregate_cost(double rows, int columns, int aggregates)
 {
-	return cpu_operator_cost * rows * (columns + aggregates);
+	return AGGREGATE_OPERATORS * cpu_operator_cost * rows * (columns + aggregates);
 }

@@ -51,6 +51,11 @@
 /* What an aggregate's own sorts cost for each row.  In groups of 4 to 1,000,000 rows they took twice to five times that (presort.c). */
 #define GROUP_SORT_COST			(10 * cpu_operator_cost)
 
+/* What a GpuSort Aggregate costs for each row, in units of cpu_operator_cost (aggregate_paths.c) */
+#define AGGREGATE_OPERATORS		2.0			/* for each column of the groups, and for each aggregate; */
+#define ROW_ORDER_OPERATORS		15.0		/* for each order, if it sorts rows; */
+#define INNER_SORT_OPERATORS	25.0		/* and in core's Agg for each aggregate that sorts */
+
 /* Rows of one value, on average, from which on it takes less time to drop those that repeat another one than to sort them all (presort.c) */
 #define LEAST_REPEATS			10.0
 

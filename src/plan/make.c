@@ -16,6 +16,7 @@
 #include "parser/parsetree.h"
 
 #include "base/shmem.h"
+#include "node/node.h"
 #include "plan/plan.h"
 
 List *
@@ -94,6 +95,12 @@ gpusort_plan_private(List *order, GpusortBound bound, int processes, int share_c
 
 	numbers = lappend_int(lappend_int(numbers, bound.groups.columns), bound.groups.peer_columns);
 	return lappend(list_copy(order), lappend_int(numbers, share_columns));
+}
+
+bool
+gpusort_plan_is_shares(const Plan *plan)
+{
+	return IsA(plan, CustomScan) && plan->parallel_aware && ((const CustomScan *) plan)->methods == &gpusort_node_methods;
 }
 
 CustomScan *

@@ -130,7 +130,8 @@ find_groups(const Agg *agg, const Sort *sort, Parts *parts)
 		/* a column may be there twice, as citext and as text */
 		while (j < agg->numCols && (agg->grpColIdx[j] != attno || agg->grpOperators[j] != equals))
 			j++;
-		if (j == agg->numCols || agg->grpCollations[j] != sort->collations[i])
+		if (j == agg->numCols || (agg->grpCollations[j] != sort->collations[i] &&
+								  gpusort_rowkey_equality_collation(equals, agg->grpCollations[j]) != sort->collations[i]))
 			return false;
 		add_group(parts, attno, sort->sortOperators[i], sort->collations[i], sort->nullsFirst[i], equals);
 	}
@@ -221,7 +222,7 @@ find_order(Agg *agg, Parts *parts, bool words)
 {
 	const Aggref *in_order = gpusort_plan_agg_order(agg);
 	const Sort *sort = gpusort_plan_sort_below(agg);
-	bool		parallel = IsA(outerPlan(agg), GatherMerge) || (sort != NULL && IsA(outerPlan(sort), Gather));
+	bool		parallel = IsA(outerPlan(agg), GatherMerge) || IsA(outerPlan(agg), CustomScan) || (sort != NULL && IsA(outerPlan(sort), Gather));
 	bool		drops = agg->numCols == 0 && parts->others != NIL;
 	ListCell   *lc;
 
@@ -236,8 +237,8 @@ find_order(Agg *agg, Parts *parts, bool words)
 	return parts->sorted != NULL;
 }
 
-bool
-gpusort_plan_orders_fit(List *aggrefs, double rows, int width)
+int
+gpusort_plan_count_orders(List *aggrefs)
 {
 	List	   *orders = NIL;
 	ListCell   *lc;
@@ -263,8 +264,15 @@ gpusort_plan_orders_fit(List *aggrefs, double rows, int width)
 		if (lc2 == NULL)
 			orders = lappend(orders, lfirst(lc));
 	}
-	rows *= list_length(orders);
-	return !gpusort_cost_exceeds_files(rows, width) && (list_length(orders) == 1 || gpusort_cost_fits(rows, width));
+	return list_length(orders);
+}
+
+bool
+gpusort_plan_orders_fit(List *aggrefs, double rows, int width)
+{
+	int			orders = gpusort_plan_count_orders(aggrefs);
+
+	return !gpusort_cost_exceeds_files(rows * orders, width) && (orders == 1 || gpusort_cost_fits(rows * orders, width, 1));
 }
 
 /* Returns the reason why the node cannot sort by the columns of the groups, or NULL.  Equal texts only have to be side by side. */

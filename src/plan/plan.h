@@ -62,8 +62,8 @@ extern GpusortSortColumn *gpusort_cost_columns(Sort *sort);
  */
 extern bool gpusort_cost_exceeds_files(double rows, int width);
 
-/* Do this many rows of this width fit in a GpuSort's memory? */
-extern bool gpusort_cost_fits(double rows, int width);
+/* Do this many rows of this width fit in the memory of a GpuSort, or of this many processes? */
+extern bool gpusort_cost_fits(double rows, int width, double processes);
 
 /* The estimated cost of a GpuSort without its input, in the planner's cost units. */
 extern double gpusort_cost_sort(const GpusortCostInput *input);
@@ -123,6 +123,9 @@ extern void gpusort_plan_offer_order(PlannerInfo *root, RelOptInfo *rel);
 
 /* Will GpuSort Aggregate sort words, not rows, for these aggregates, of groups by these expressions? */
 extern bool gpusort_plan_takes_words(List *groups, List *aggrefs);
+
+/* Returns by how many different orders these aggregates sort. */
+extern int	gpusort_plan_count_orders(List *aggrefs);
 
 /*
  * Are the rows of these aggregates' orders in memory, if there are several, or do they fit in temporary files?  Core's Agg above a
@@ -261,6 +264,9 @@ extern CustomScan *gpusort_plan_scan(const Plan *plan, Plan *child, List *column
  */
 extern List *gpusort_plan_private(List *order, GpusortBound bound, int processes, int share_columns);
 
+/* Is it a GpuSort that returns shares? */
+extern bool gpusort_plan_is_shares(const Plan *plan);
+
 /*
  * Makes a custom scan node with the columns and the order of a Sort, and its place in the
  * plan tree.  targetlist refers to the child's columns.  processes: those that sort, or execute
@@ -308,6 +314,14 @@ extern void gpusort_plan_offer_windows(PlannerInfo *root, RelOptInfo *input_rel,
  * their expressions, of which two may be equal, and leaves constants as they are.
  */
 extern void gpusort_plan_settle_shares(Plan *plan);
+
+/*
+ * The same for an Agg of groups, of which one process has the plan "serial": of a partial path's rows, sorted by these pathkeys, of
+ * which the first are those of the groups.  equal: of so many only equality counts; inner: what the aggregates cost beside the
+ * planner's estimate; most: what one process takes.  Is it better than that?
+ */
+extern bool gpusort_plan_share_groups(PlannerInfo *root, RelOptInfo *grouped, const AggPath *serial, Path *partial, List *pathkeys,
+									  int equal, Cost inner, Cost most);
 
 /*
  * Offers the partial paths of a subquery, of which the planner makes nothing if there is an OFFSET 0: it looks at that before it

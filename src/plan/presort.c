@@ -179,11 +179,39 @@ merge_sorted(const GatherMerge *gather, Sort *sort)
 	return &copy->plan;
 }
 
+/* The order of a GpuSort that returns shares, as that of a Sort */
+static const Sort *
+sort_of_shares(const CustomScan *scan)
+{
+	Sort	   *sort = makeNode(Sort);
+	List	  **order = palloc(4 * sizeof(List *));
+	int			n = list_length(linitial(scan->custom_private));
+
+	for (int i = 0; i < 4; i++)
+		order[i] = list_nth(scan->custom_private, i);
+	sort->plan = scan->scan.plan;
+	sort->plan.type = T_Sort;
+	sort->sortColIdx = palloc(n * sizeof(AttrNumber));
+	sort->sortOperators = palloc(n * sizeof(Oid));
+	sort->collations = palloc(n * sizeof(Oid));
+	sort->nullsFirst = palloc(n * sizeof(bool));
+	for (sort->numCols = 0; sort->numCols < n; sort->numCols++)
+	{
+		sort->sortColIdx[sort->numCols] = list_nth_int(order[0], sort->numCols);
+		sort->sortOperators[sort->numCols] = list_nth_oid(order[1], sort->numCols);
+		sort->collations[sort->numCols] = list_nth_oid(order[2], sort->numCols);
+		sort->nullsFirst[sort->numCols] = list_nth_int(order[3], sort->numCols);
+	}
+	return sort;
+}
+
 const Sort *
 gpusort_plan_sort_below(const Agg *agg)
 {
 	const Plan *child = outerPlan(agg);
 
+	if (gpusort_plan_is_shares(child))
+		return sort_of_shares((const CustomScan *) child);
 	if (IsA(child, GatherMerge) && gpusort_plan_handed_on(child, outerPlan(child)) != NIL)
 		child = outerPlan(child);
 	return IsA(child, Sort) && child->initPlan == NIL ? (const Sort *) child : NULL;
@@ -215,6 +243,8 @@ gpusort_plan_presort(Agg *agg, const Aggref *aggref, bool shows_order)
 		*sort = *below;
 	}
 	add_order(sort, agg->numCols, aggref);
+	if (gpusort_plan_is_shares(child))
+		return sort->numCols == below->numCols && begins_with(sort, below) ? outerPlan(agg) : NULL;
 	/* a subquery may have sorted the rows of a group for an aggregate that shows their order */
 	if (below != NULL && !begins_with(sort, below) && shows_order)
 		return NULL;

@@ -1,18 +1,19 @@
 /*-------------------------------------------------------------------------
  *
  * shared_plans.c
- *		Offers the planner windows that all processes compute.
+ *		Offers the planner windows and groups that all processes compute.
  *
- * PostgreSQL has no parallel plan for window functions, since all rows of a partition must come to one process.
- * A GpuSort below a Gather can return shares (sort/share.c), of which each has whole partitions:
+ * PostgreSQL has no parallel plan for window functions, since all rows of a partition must come to one process, and none for
+ * aggregates that sort, whose states cannot be combined.  A GpuSort below a Gather can return shares (sort/share.c), of which
+ * each has whole partitions, or groups:
  *
  *		Gather
  *		  ->  WindowAgg
  *				->  Parallel Custom Scan (GpuSort)
  *					  ->  a partial plan
  *
- * The planner has made the plan for one process.  Here its WindowAggs are put above such a GpuSort once more.  All windows
- * must have a partition column in common, by which the lowest one sorts first.  A subquery hands such a partial
+ * The planner has made the plan for one process.  Here its WindowAggs, or its Agg, are put above such a GpuSort once more.  All
+ * windows must have a partition column in common, by which the lowest one sorts first.  A subquery hands such a partial
  * path up, so that a filter, a join or an aggregate above runs in all processes as well.
  *
  *-------------------------------------------------------------------------
@@ -64,10 +65,8 @@ plan_shares(PlannerInfo *root, RelOptInfo *rel, CustomPath *path, List *targetli
 void
 gpusort_plan_settle_shares(Plan *plan)
 {
-	CustomScan *scan = (CustomScan *) plan;
-
-	if (IsA(plan, CustomScan) && scan->methods == &gpusort_node_methods && plan->parallel_aware)
-		plan->targetlist = gpusort_plan_references(INDEX_VAR, scan->custom_scan_tlist);
+	if (gpusort_plan_is_shares(plan))
+		plan->targetlist = gpusort_plan_references(INDEX_VAR, ((CustomScan *) plan)->custom_scan_tlist);
 }
 
 static const CustomPathMethods shares_methods = {
@@ -78,12 +77,12 @@ static const CustomPathMethods shares_methods = {
 /* What is found in the plan of one process */
 typedef struct Sorted
 {
-	Path	   *input;			/* what the lowest WindowAgg reads, in its order: */
+	Path	   *input;			/* what the lowest WindowAgg, or the Agg, reads, in its order: */
 	List	   *pathkeys;
 	GpusortSortColumn *columns; /* the same, of the target that partial paths have */
 	List	   *exprs;			/* which these are */
 	int			n;
-	int			shared;			/* so many of them are partition columns of all windows */
+	int			shared;			/* so many of them are partition columns of all windows, or those of the groups */
 } Sorted;
 
 /* Adds a column.  False if gpusort may leave the sort to core when it is executed: it may have come to distrust the words of libc's strings. */
@@ -118,6 +117,40 @@ find_window_columns(const WindowClause *window, const PathTarget *target, Sorted
 			return false;
 		expr = list_nth(target->exprs, i);
 		if (!add_column(sorted, i + 1, clause->sortop, exprCollation((Node *) expr), clause->nulls_first, expr))
+			return false;
+	}
+	return true;
+}
+
+/*
+ * The same of the pathkeys of groups.  Of the first "equal" columns, equal values only have to be side by side: so strings are sorted by their
+ * bytes, where that finds the same ones equal.  Then the groups come in no order.
+ */
+static bool
+find_group_columns(List *pathkeys, int equal, const PathTarget *target, Sorted *sorted)
+{
+	ListCell   *lc;
+
+	sorted->pathkeys = pathkeys;
+	sorted->columns = palloc(list_length(pathkeys) * sizeof(GpusortSortColumn));
+	foreach(lc, pathkeys)
+	{
+		PathKey    *pathkey = lfirst_node(PathKey, lc);
+		Oid			collation = pathkey->pk_eclass->ec_collation;
+		EquivalenceMember *member = NULL;
+		int			attno = 0;
+		Oid			operator;
+
+		while (member == NULL && attno < list_length(target->exprs))
+			member = find_ec_member_matching_expr(pathkey->pk_eclass, list_nth(target->exprs, attno++), NULL);
+		if (member == NULL || pathkey->pk_eclass->ec_has_volatile)
+			return false;
+		operator = gpusort_pathkey_operator(pathkey, member->em_datatype);
+		if (sorted->n < equal)
+			collation = gpusort_rowkey_equality_collation(get_equality_op_for_ordering_op(operator, NULL), collation);
+		if (collation != pathkey->pk_eclass->ec_collation)
+			sorted->pathkeys = NIL;
+		if (!add_column(sorted, attno, operator, collation, pathkey->pk_nulls_first, list_nth(target->exprs, attno - 1)))
 			return false;
 	}
 	return true;
@@ -232,37 +265,46 @@ make_shares(PlannerInfo *root, RelOptInfo *rel, Path *partial, double processes,
 	return &path->path;
 }
 
-/* Puts the windows of a path, and the sorts between them, above another one, which has a part of the rows. */
+/* Puts the nodes of a path, which are WindowAggs and Sorts, or an Agg, above another one, which has a part of the rows. */
 static Path *
 rebuild(PlannerInfo *root, RelOptInfo *rel, const Path *path, const Sorted *sorted, Path *shares, double part)
 {
-	WindowAggPath *window;
+	bool		groups = IsA(path, AggPath);
+	Size		bytes = groups ? sizeof(AggPath) : sizeof(WindowAggPath);
 	const Path *below;
-	List	   *pathkeys;
+	Path	   *subpath;
+	Path	   *copy;
 
 	if (path == sorted->input)
 		return shares;
-	if (!IsA(path, WindowAggPath))
+	if (!groups && !IsA(path, WindowAggPath))
 		return (Path *) create_sort_path(root, rel, rebuild(root, rel, ((const SortPath *) path)->subpath, sorted, shares, part),
 										 path->pathkeys, -1);
-	window = palloc(sizeof(WindowAggPath));
-	*window = *(const WindowAggPath *) path;
-	below = window->subpath;
-	window->subpath = rebuild(root, rel, below, sorted, shares, part);
-	pathkeys = make_pathkeys_for_sortclauses(root, list_concat_copy(window->winclause->partitionClause, window->winclause->orderClause),
-											 root->processed_tlist);
-	/* the input of the plan for one process may have been sorted by more, such as an index's */
-	if (!pathkeys_contained_in(pathkeys, window->subpath->pathkeys))
-		window->subpath = (Path *) create_sort_path(root, rel, window->subpath, pathkeys, -1);
-	window->path.parallel_aware = false;
-	window->path.parallel_safe = true;
-	window->path.parallel_workers = shares->parallel_workers;
-	window->path.rows = clamp_row_est(path->rows * part);
-	window->path.startup_cost = window->subpath->startup_cost + Max(path->startup_cost - below->startup_cost, 0);
-	window->path.total_cost = window->subpath->total_cost + Max(path->total_cost - below->total_cost, 0) * part;
-	window->path.pathkeys = window->subpath->pathkeys;
-	gpusort_path_inherit_disabled(&window->path, window->subpath);
-	return &window->path;
+	copy = memcpy(palloc(bytes), path, bytes);
+	below = groups ? ((const AggPath *) path)->subpath : ((const WindowAggPath *) path)->subpath;
+	subpath = rebuild(root, rel, below, sorted, shares, part);
+	if (groups)
+		((AggPath *) copy)->subpath = subpath;
+	else
+	{
+		const WindowClause *window = ((const WindowAggPath *) path)->winclause;
+		List	   *pathkeys = make_pathkeys_for_sortclauses(root, list_concat_copy(window->partitionClause, window->orderClause),
+															 root->processed_tlist);
+
+		/* the input of the plan for one process may have been sorted by more, such as an index's */
+		if (!pathkeys_contained_in(pathkeys, subpath->pathkeys))
+			subpath = (Path *) create_sort_path(root, rel, subpath, pathkeys, -1);
+		((WindowAggPath *) copy)->subpath = subpath;
+	}
+	copy->parallel_aware = false;
+	copy->parallel_safe = true;
+	copy->parallel_workers = shares->parallel_workers;
+	copy->rows = clamp_row_est(path->rows * part);
+	copy->startup_cost = subpath->startup_cost + Max(path->startup_cost - below->startup_cost, 0);
+	copy->total_cost = subpath->total_cost + Max(path->total_cost - below->total_cost, 0) * part;
+	copy->pathkeys = groups ? list_truncate(list_copy(subpath->pathkeys), sorted->shared) : subpath->pathkeys;
+	gpusort_path_inherit_disabled(copy, subpath);
+	return copy;
 }
 
 /* Are there enough groups for all processes, by the planner's estimate? */
@@ -274,37 +316,46 @@ has_groups(PlannerInfo *root, const Sorted *sorted, double rows, double processe
 	return estimate_num_groups(root, exprs, rows, NULL, NULL) >= 2 * processes;
 }
 
-/* Offers the plan of one process in all processes: a partial path of the relation, and a Gather of it. */
-static void
-offer_shared(PlannerInfo *root, RelOptInfo *rel, const Path *serial, Path *partial, const Sorted *sorted)
+/*
+ * Offers the plan of one process in all processes: a partial path of the relation, and a Gather of it.  inner: what the nodes above
+ * the GpuSort cost beside the planner's estimate; most: what one process takes, or 0: what the planner's plan takes, with GpuSort's cost.  Is it
+ * better than in one process?
+ */
+static bool
+offer_shared(PlannerInfo *root, RelOptInfo *rel, const Path *serial, Path *partial, const Sorted *sorted, Cost inner, Cost most)
 {
 	double		rows = sorted->input->rows;
-	double		processes = rows / Max(partial->rows, 1);
-	Cost		cost = serial->total_cost;
+	double		part = partial->rows / Max(rows, 1);
+	double		processes = 1 / Max(part, 1e-3);
 	GpusortKeyPlan key;
 	GpusortCostInput input;
 	Path	   *path;
 
 	key = gpusort_rowkey_plan(sorted->columns, sorted->n);
 	if (key.refusal != NULL || !gpusort_plan_feed_pays(rows) ||
-		(!gpusort_force && (!gpusort_cost_fits(rows, partial->pathtarget->width) || !has_groups(root, sorted, rows, processes))))
-		return;
+		(!gpusort_force && (!gpusort_cost_fits(rows, partial->pathtarget->width, processes) || !has_groups(root, sorted, rows, processes))))
+		return false;
 	input = gpusort_cost_input(rows, partial->pathtarget->width, partial, &key);
-	if (IsA(sorted->input, SortPath))
-		cost -= Max(sorted->input->total_cost - ((SortPath *) sorted->input)->subpath->total_cost - gpusort_cost_sort(&input), 0);
-	path = rebuild(root, rel, serial, sorted, make_shares(root, rel, partial, processes, sorted, &input),
-				   partial->rows / Max(rows, 1));
-	if (!gpusort_force && path->total_cost >= SHARE_MARGIN * cost)
-		return;
+	if (most == 0)
+	{
+		most = serial->total_cost;
+		if (IsA(sorted->input, SortPath))
+			most -= Max(sorted->input->total_cost - ((SortPath *) sorted->input)->subpath->total_cost - gpusort_cost_sort(&input), 0);
+	}
+	most = SHARE_MARGIN * most - inner * part;
+	path = rebuild(root, rel, serial, sorted, make_shares(root, rel, partial, processes, sorted, &input), part);
+	if (!gpusort_force && path->total_cost >= most)
+		return false;
 	rel->consider_parallel = true;
 	add_partial_path(rel, path);
 	/* another one may be cheaper */
 	if (!list_member_ptr(rel->partial_pathlist, path))
-		return;
+		return false;
 	rows = serial->rows;
 	path = (Path *) create_gather_path(root, rel, path, path->pathtarget, NULL, &rows);
-	if (gpusort_force || path->total_cost < SHARE_MARGIN * cost)
+	if (gpusort_force || path->total_cost < most)
 		add_path(rel, path);
+	return path->total_cost < most;
 }
 
 /* Returns the cheapest partial path, if workers can read all that a query's windows need; else NULL. */
@@ -338,7 +389,20 @@ gpusort_plan_offer_windows(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo 
 		}
 	}
 	if (serial != NULL)
-		offer_shared(root, window_rel, serial, partial, &sorted);
+		(void) offer_shared(root, window_rel, serial, partial, &sorted, 0, 0);
+}
+
+bool
+gpusort_plan_share_groups(PlannerInfo *root, RelOptInfo *grouped, const AggPath *serial, Path *partial, List *pathkeys, int equal,
+						  Cost inner, Cost most)
+{
+	Sorted		sorted = {
+		.input = serial->subpath,
+		.shared = GPUSORT_GROUP_PATHKEYS(root),
+	};
+
+	return find_group_columns(pathkeys, equal, partial->pathtarget, &sorted) &&
+		offer_shared(root, grouped, &serial->path, partial, &sorted, inner, most);
 }
 
 void

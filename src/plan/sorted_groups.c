@@ -164,7 +164,7 @@ gpusort_plan_hash_cost(PlannedStmt *stmt, const Agg *agg)
 	double		bytes = groups * (child->plan_width + HASH_GROUP_BYTES);
 	double		sorted = gpusort_aggregate_list(agg) != NIL ? child->plan_rows : 2 * groups;
 	double		operators = HASH_OPERATORS;
-	bool		fits = gpusort_cost_fits(sorted, child->plan_width) || bytes > get_hash_memory_limit();
+	bool		fits = gpusort_cost_fits(sorted, child->plan_width, 1) || bytes > get_hash_memory_limit();
 
 	for (int i = 0; i < agg->numCols; i++)
 	{
