@@ -27,7 +27,7 @@ $(eval $(call test_module,spill_test,$(call sources,test/spill/*.c) \
 # Code that runs inside a query: its own ProcessInterrupts() counts the checks of
 # its copy of array.c.
 $(eval $(call test_module,running_test,$(call sources,test/running/*.c) \
-	$(patsubst %,src/functions/%.c,array check_keys) $(patsubst %,src/key/%.c,keytype encode) \
+	src/functions/array.c $(patsubst %,src/key/%.c,keytype encode) \
 	$(patsubst %,src/base/%.c,memory large_memory huge_page check)))
 
 # What other extensions do: a hook, and an aggregate that asks by what it is called.

@@ -11,36 +11,8 @@
 #include "fmgr.h"
 #include "utils/array.h"
 
-#include "base/check.h"
 #include "key/key.h"
 #include "run/run.h"
-
-/* ---- check_keys.c: gpusort.verify checks sorted values ---- */
-
-/*
- * Values are hashed when they come in.  An array of them is compared by the type's comparator and hashed, value by value, and its
- * checksum must be that of the values.
- */
-
-typedef struct GpusortCheckKeys
-{
-	const GpusortType *type;
-	SortSupport comparator;		/* core's, in the order that is wanted */
-	GpusortCheckSubject subject;
-	GpusortChecksum wanted;		/* values that came in */
-} GpusortCheckKeys;
-
-/* Begins without values. */
-extern void gpusort_check_keys_begin(GpusortCheckKeys *check, const GpusortType *type, bool descending, const char *name);
-
-static inline uint64
-gpusort_check_value_hash(const GpusortCheckKeys *check, Datum value)
-{
-	return gpusort_check_hash_value(0, value, false, true, check->type->value_bytes);
-}
-
-/* Checks all values of an array, side by side. */
-extern void gpusort_check_values(GpusortCheckKeys *check, const char *values, uint64 n);
 
 /* ---- array.c: arrays of fixed-width values ---- */
 
@@ -73,14 +45,6 @@ extern ArrayType *gpusort_array_build(Oid elemtype, int value_bytes,
 
 /* Raises an error if an array cannot hold this many elements, or would exceed 1 GB. */
 extern void gpusort_array_check_size(int value_bytes, uint64 nvalues, uint64 nnulls);
-
-/*
- * Sorts the key set's keys and decodes them to values, which has room for all of
- * them.  Checks them, unless check is NULL.  Finishes the sort and keeps its report for
- * gpusort_last_sort(); the caller ends the key set.
- */
-extern void gpusort_array_fill(GpusortKeySet *set, const GpusortType *type,
-							   bool descending, char *values, GpusortCheckKeys *check);
 
 /* ---- aggregate.c ---- */
 
