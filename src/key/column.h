@@ -269,23 +269,6 @@ extern void gpusort_rowsupport_begin(GpusortRowColumn *column, const GpusortSort
 
 extern bool gpusort_rowsupport_encode(GpusortRowColumn *column, Datum value, uint64 *words);
 
-/* ---- few.c ---- */
-
-/*
- * Lets the words of a column of varlenas decide that hold only a prefix, as long as all values with the same words
- * have the same bytes.  Lives in the current memory context and takes up to 220 kB.  Ends, and frees column->few,
- * once two values have the same words or there are too many to tell.
- */
-extern void gpusort_few_begin(GpusortRowColumn *column);
-
-/* Has a value repeated? */
-extern bool gpusort_few_repeat(const GpusortRowColumn *column);
-
-/* From now on, a value that is not kept ends it. */
-extern void gpusort_few_complete(GpusortRowColumn *column);
-
-extern void gpusort_few_end(GpusortRowColumn *column);
-
 /* Mixes 64 bits into a hash value, of which the upper bits are good. */
 static inline uint64
 gpusort_mix(uint64 hash, uint64 bits)
@@ -477,6 +460,15 @@ gpusort_sample_value(const GpusortSample *sample, uint32 i, const GpusortRowColu
 {
 	return slot_getattr(sample->row(sample->arg, i), column->attribute + 1, isnull);
 }
+
+/* ---- few.c ---- */
+
+/*
+ * If values of the last column of the list repeat in the sample, and may be longer than their words, lets these words
+ * decide as long as all values with the same words have the same bytes.  Lives in the current memory context and takes up
+ * to 220 kB.  Ends, and frees column->few, once two values have the same words or there are too many to tell.
+ */
+extern void gpusort_few_begin(const GpusortSample *sample);
 
 /* ---- sample_strings.c ---- */
 
