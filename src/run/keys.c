@@ -241,7 +241,6 @@ gpusort_keyset_empty(GpusortKeySet *set)
 	set->nspare += set->nblocks;
 	set->nblocks = 0;
 	set->rows = 0;
-	set->declined = set->arena != NULL && !gpusort_arena_is_own(set->arena);
 	INSTR_TIME_SET_CURRENT(set->begun);
 }
 
@@ -283,7 +282,6 @@ gpusort_keyset_share(GpusortKeySet *set, GpusortArena *arena)
 		return;
 	Assert(set->rows == 0);
 	set->nblocks = 0;
-	set->declined = true;
 }
 
 bool

@@ -161,8 +161,7 @@ extern bool gpusort_keyset_fetch_rows(GpusortKeySet *set, GpusortRowWindow *wind
 extern void gpusort_keyset_report(const GpusortKeySet *set, GpusortReport *report);
 
 /*
- * Ends a sort: fills in its report, leaves the device and frees the result.
- * The keys stay; a second sort of the same key set is done in the backend.
+ * Ends a sort: fills in its report, leaves the device and frees the result.  The keys stay.
  * report->reason, if not NULL, is valid until the key set ends.
  */
 extern void gpusort_keyset_finish(GpusortKeySet *set, GpusortReport *report);
