@@ -140,6 +140,7 @@ gpusort_member_find(GpusortMember *member, uint64 place, Datum value)
 static void
 take_mode(GpusortMember *member, const GpusortOrder *order, uint64 run, Datum value)
 {
+	const Datum *first;
 	MemoryContext old;
 
 	member->leads &= run > 1;
@@ -150,8 +151,9 @@ take_mode(GpusortMember *member, const GpusortOrder *order, uint64 run, Datum va
 		old = MemoryContextSwitchTo(member->group_cxt);
 		if (member->count > 0 && !member->by_value)
 			pfree(DatumGetPointer(member->mode));
-		/* the first one of the run, unless they have the same bits */
-		member->mode = datumCopy(order->fast_repeats ? value : order->last.values[member->column], member->by_value, member->length);
+		/* the first one of the run, unless they have the same bits; a column of the groups has one run in each */
+		first = member->column < order->ngroups ? order->group.values : order->last.values;
+		member->mode = datumCopy(order->fast_repeats ? value : first[member->column], member->by_value, member->length);
 		MemoryContextSwitchTo(old);
 	}
 	member->count = run;
