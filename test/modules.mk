@@ -25,9 +25,9 @@ $(eval $(call test_module,spill_test,$(call sources,test/spill/*.c) \
 	$(patsubst %,src/store/%.c,spill spill_merge spill_rows spill_file rowstore append) src/key/tuple.c $(patsubst %,src/base/%.c,memory large_memory huge_page page_maker shmem arena),$(CXX_OBJS)))
 
 # Code that runs inside a query: its own ProcessInterrupts() counts the checks of
-# its copies of array.c and result_array.c.
+# its copy of array.c.
 $(eval $(call test_module,running_test,$(call sources,test/running/*.c) \
-	$(patsubst %,src/functions/%.c,array result_array check_keys) $(patsubst %,src/key/%.c,keytype encode) \
+	src/functions/array.c $(patsubst %,src/key/%.c,keytype encode) \
 	$(patsubst %,src/base/%.c,memory large_memory huge_page check)))
 
 # What other extensions do: a hook, and an aggregate that asks by what it is called.

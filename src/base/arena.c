@@ -43,19 +43,20 @@
 struct GpusortArena
 {
 	MemoryContextCallback callback;
-	dlist_node	node;			/* in held_arenas */
-	GpusortFileName name;		/* of the file, while it is held */
+	dlist_node	node;			/* in arenas, if it is listed */
+	GpusortFileName name;		/* of the file, while it is listed */
 	GpusortArenaFile *file;		/* in shared memory, which may be gone once the arena is adopted, or: */
 	GpusortArenaFile own;		/* if the process has made it for itself */
 	GpusortPageMaker pages;		/* in this process; mem is NULL if there is no memory */
 	Size		made;			/* bytes that have pages, as far as this process knows */
 	bool		dropped;		/* the file is not kept */
-	bool		attached;		/* it is only read */
+	bool		held;			/* this process has made the file, for itself or adopted */
+	bool		listed;
 	bool		ahead;			/* a thread may make pages before they are allocated */
 };
 
 /* The arenas of files that this process has made, for itself or adopted, and of those that it reads */
-static dlist_head held_arenas = DLIST_STATIC_INIT(held_arenas);
+static dlist_head arenas = DLIST_STATIC_INIT(arenas);
 
 void
 gpusort_arena_lend(GpusortArenaFile *file)
@@ -95,61 +96,79 @@ gpusort_arena_take_back(GpusortArenaFile *file, bool used)
 		gpusort_large_unshare(&file->buffer);
 }
 
-/* A callback of the memory context of an arena whose file this process has made */
+/* A callback of the memory context of an arena */
 static void
-end_held(void *arg)
+end_arena(void *arg)
 {
 	GpusortArena *arena = arg;
 	GpusortSharedBuffer buffer = {
 		.mem = arena->pages.mem,
 		.fd = arena->pages.fd,
-		.bytes = gpusort_page_maker_end(&arena->pages),
 	};
 
-	dlist_delete(&arena->node);
+	if (buffer.mem == NULL)
+		return;
+	buffer.bytes = gpusort_page_maker_end(&arena->pages);
+	if (arena->listed)
+		dlist_delete(&arena->node);
 	ReleaseExternalFD();
-	if (arena->dropped)
+	if (!arena->held)
+		gpusort_large_leave(&buffer);
+	else if (arena->dropped)
 		gpusort_large_drop(&buffer);
 	else
 		gpusort_large_unshare(&buffer);
 }
 
-/* Has the arena's file held until the current memory context is reset. */
+/* Makes an arena without memory, which ends when the current memory context is reset.  file: NULL: its own */
+static GpusortArena *
+new_arena(GpusortArenaFile *file)
+{
+	GpusortArena *arena = palloc0(sizeof(GpusortArena));
+
+	arena->file = file != NULL ? file : &arena->own;
+	arena->callback.func = end_arena;
+	arena->callback.arg = arena;
+	MemoryContextRegisterResetCallback(CurrentMemoryContext, &arena->callback);
+	return arena;
+}
+
+/* Lists an arena, so that what lies in it can be found. */
 static void
+list_arena(GpusortArena *arena)
+{
+	arena->name = arena->file->name;
+	arena->listed = true;
+	dlist_push_head(&arenas, &arena->node);
+}
+
+/* Has this process hold the arena's file, which it has made. */
+static GpusortArena *
 hold(GpusortArena *arena)
 {
 	const GpusortSharedBuffer *buffer = &arena->file->buffer;
 
 	gpusort_page_maker_begin(&arena->pages, buffer->fd, buffer->mem, buffer->bytes);
 	arena->made = buffer->bytes;
-	arena->name = arena->file->name;
-	dlist_push_head(&held_arenas, &arena->node);
-	arena->callback.func = end_held;
-	arena->callback.arg = arena;
-	MemoryContextRegisterResetCallback(CurrentMemoryContext, &arena->callback);
+	arena->held = true;
+	list_arena(arena);
+	return arena;
 }
 
 GpusortArena *
 gpusort_arena_make(bool ahead)
 {
-	GpusortArena *arena = palloc0(sizeof(GpusortArena));
+	GpusortArena *arena = new_arena(NULL);
 
-	gpusort_arena_lend(&arena->own);
-	if (!arena->own.lent)
-	{
-		pfree(arena);
-		return NULL;
-	}
-	arena->file = &arena->own;
+	gpusort_arena_lend(arena->file);
 	arena->ahead = ahead;
-	hold(arena);
-	return arena;
+	return arena->file->lent ? hold(arena) : NULL;
 }
 
 bool
 gpusort_arena_has_file(void)
 {
-	return !dlist_is_empty(&held_arenas) || gpusort_large_kept_shared() > 0;
+	return !dlist_is_empty(&arenas) || gpusort_large_kept_shared() > 0;
 }
 
 bool
@@ -170,7 +189,7 @@ gpusort_arena_find(const void *mem, GpusortFileName *name, GpusortPlace *place)
 {
 	dlist_iter	iter;
 
-	dlist_foreach(iter, &held_arenas)
+	dlist_foreach(iter, &arenas)
 	{
 		const GpusortArena *arena = dlist_container(GpusortArena, node, iter.cur);
 
@@ -185,13 +204,11 @@ gpusort_arena_find(const void *mem, GpusortFileName *name, GpusortPlace *place)
 GpusortArena *
 gpusort_arena_adopt(GpusortArenaFile *file)
 {
-	GpusortArena *arena = palloc0(sizeof(GpusortArena));
+	GpusortArena *arena = new_arena(file);
 
 	Assert(file->lent);
 	file->lent = false;
-	arena->file = file;
-	hold(arena);
-	return arena;
+	return hold(arena);
 }
 
 int
@@ -213,31 +230,13 @@ gpusort_arena_open(const GpusortFileName *name)
 	return result;
 }
 
-/* A callback of the memory context of an arena in a worker */
-static void
-end_arena(void *arg)
-{
-	GpusortArena *arena = arg;
-
-	if (arena->pages.mem == NULL)
-		return;
-	if (arena->attached)
-		dlist_delete(&arena->node);
-	gpusort_large_leave(&(GpusortSharedBuffer) {.mem = arena->pages.mem, .fd = arena->pages.fd});
-	ReleaseExternalFD();
-}
-
 GpusortArena *
 gpusort_arena_begin(GpusortArenaFile *file)
 {
-	GpusortArena *arena = palloc0(sizeof(GpusortArena));
+	GpusortArena *arena = new_arena(file);
 	int			fd;
 	char	   *mem;
 
-	arena->file = file;
-	arena->callback.func = end_arena;
-	arena->callback.arg = arena;
-	MemoryContextRegisterResetCallback(CurrentMemoryContext, &arena->callback);
 	if (!file->lent || GPUSORT_FAULT(MAP) || !AcquireExternalFD())
 		return arena;
 	fd = gpusort_arena_open(&file->name);
@@ -263,9 +262,7 @@ gpusort_arena_attach(GpusortArenaFile *file)
 				(errcode(ERRCODE_OUT_OF_MEMORY),
 				 errmsg("could not map the memory of another process of a parallel query"),
 				 errdetail("It takes %zu GB of addresses, and a file descriptor.", GPUSORT_SHARED_BYTES >> 30)));
-	arena->name = file->name;
-	arena->attached = true;
-	dlist_push_head(&held_arenas, &arena->node);
+	list_arena(arena);
 	return arena;
 }
 

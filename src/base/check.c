@@ -10,7 +10,6 @@
 #include "executor/executor.h"
 #include "miscadmin.h"
 #include "tcop/pquery.h"
-#include "utils/expandeddatum.h"
 #include "utils/memutils.h"
 
 #include "base/check.h"
@@ -41,20 +40,6 @@ gpusort_check_hash_bytes(uint64 hash, const void *bytes, Size n)
 	return hash;
 }
 
-/* Adds the flat form of an expanded object to a hash, without its header. */
-static uint64
-hash_expanded(uint64 hash, Datum value)
-{
-	ExpandedObjectHeader *object = DatumGetEOHP(value);
-	Size		size = EOH_get_flat_size(object);
-	char	   *flat = palloc(size);
-
-	EOH_flatten_into(object, flat, size);
-	hash = gpusort_check_hash_bytes(hash, VARDATA_ANY(flat), VARSIZE_ANY_EXHDR(flat));
-	pfree(flat);
-	return hash;
-}
-
 uint64
 gpusort_check_hash_value(uint64 hash, Datum value, bool isnull, bool byval, int length)
 {
@@ -75,7 +60,13 @@ gpusort_check_hash_value(uint64 hash, Datum value, bool isnull, bool byval, int 
 	if (length == -2)
 		return gpusort_check_hash_bytes(hash, bytes, strlen(bytes));
 	if (VARATT_IS_EXTERNAL_EXPANDED(bytes))
-		return hash_expanded(hash, value);
+	{
+		struct varlena *flat = pg_detoast_datum_packed((struct varlena *) bytes);
+
+		hash = gpusort_check_hash_bytes(hash, VARDATA_ANY(flat), VARSIZE_ANY_EXHDR(flat));
+		pfree(flat);
+		return hash;
+	}
 	if (VARATT_IS_EXTERNAL(bytes))
 		return gpusort_check_hash_bytes(hash, bytes, VARSIZE_EXTERNAL(bytes));
 	return gpusort_check_hash_bytes(hash, VARDATA_ANY(bytes), VARSIZE_ANY_EXHDR(bytes));
@@ -116,106 +107,23 @@ gpusort_check_order_init(GpusortCheckOrder *order, int n, const AttrNumber *attn
 	}
 }
 
-void
-gpusort_check_row_init(GpusortCheckRow *row, const GpusortCheckOrder *order)
-{
-	*row = (GpusortCheckRow) {
-		.values = palloc0(order->n * sizeof(Datum)),
-		.isnull = palloc0(order->n * sizeof(bool)),
-		.size = 256,
-	};
-	row->bytes = palloc(row->size);
-}
-
-/* Returns the bytes of a value that is a reference. */
-static Size
-bytes_of(Datum value, int length)
-{
-	const char *bytes = DatumGetPointer(value);
-
-	if (length == -1 && VARATT_IS_EXTERNAL_EXPANDED(bytes))
-		return EOH_get_flat_size(DatumGetEOHP(value));
-	return length > 0 ? length : length == -2 ? strlen(bytes) + 1 : VARSIZE_ANY(bytes);
-}
-
-/* Makes the values that are references copies in row->bytes. */
-static void
-keep_references(GpusortCheckRow *row, const GpusortCheckOrder *order, TupleDesc desc)
-{
-	Size		used = 0;
-
-	for (int i = 0; i < order->n; i++)
-	{
-		if (!row->isnull[i] && !GPUSORT_ATTRIBUTE(desc, order->keys[i].ssup_attno - 1)->attbyval)
-			used += MAXALIGN(bytes_of(row->values[i], GPUSORT_ATTRIBUTE(desc, order->keys[i].ssup_attno - 1)->attlen));
-	}
-	if (used > row->size)
-	{
-		row->bytes = repalloc_huge(row->bytes, 2 * used);
-		row->size = 2 * used;
-	}
-	used = 0;
-	for (int i = 0; i < order->n; i++)
-	{
-		int			length = GPUSORT_ATTRIBUTE(desc, order->keys[i].ssup_attno - 1)->attlen;
-		char	   *copy = row->bytes + used;
-		Size		bytes;
-
-		if (row->isnull[i] || GPUSORT_ATTRIBUTE(desc, order->keys[i].ssup_attno - 1)->attbyval)
-			continue;
-		bytes = bytes_of(row->values[i], length);
-		if (length == -1 && VARATT_IS_EXTERNAL_EXPANDED(DatumGetPointer(row->values[i])))
-			EOH_flatten_into(DatumGetEOHP(row->values[i]), copy, bytes);
-		else
-			memcpy(copy, DatumGetPointer(row->values[i]), bytes);
-		row->values[i] = PointerGetDatum(copy);
-		used += MAXALIGN(bytes);
-	}
-}
-
-void
-gpusort_check_row_keep(GpusortCheckRow *row, const GpusortCheckOrder *order, TupleTableSlot *slot)
-{
-	bool		references = false;
-
-	for (int i = 0; i < order->n; i++)
-	{
-		AttrNumber	attno = order->keys[i].ssup_attno;
-
-		row->values[i] = slot_getattr(slot, attno, &row->isnull[i]);
-		references |= !GPUSORT_ATTRIBUTE(slot->tts_tupleDescriptor, attno - 1)->attbyval;
-	}
-	row->known = true;
-	if (references)
-		keep_references(row, order, slot->tts_tupleDescriptor);
-}
-
-void
-gpusort_check_row_copy(GpusortCheckRow *to, const GpusortCheckRow *from, const GpusortCheckOrder *order, TupleDesc desc)
-{
-	to->known = from->known;
-	to->hash = from->hash;
-	if (!from->known)
-		return;
-	memcpy(to->values, from->values, order->n * sizeof(Datum));
-	memcpy(to->isnull, from->isnull, order->n * sizeof(bool));
-	keep_references(to, order, desc);
-}
-
 int
-gpusort_check_row_compare(const GpusortCheckRow *row, const GpusortCheckOrder *order, int n, TupleTableSlot *slot,
-						  int *column)
+gpusort_check_compare(const GpusortCheckOrder *order, TupleTableSlot *a, TupleTableSlot *b, int *column)
 {
 	MemoryContext old = MemoryContextSwitchTo(order->cxt);
 	int			result = 0;
 
-	for (int i = 0; i < n && result == 0; i++)
+	for (*column = 0; *column < order->n; (*column)++)
 	{
-		bool		isnull;
-		Datum		value = slot_getattr(slot, order->keys[i].ssup_attno, &isnull);
+		SortSupport key = &order->keys[*column];
+		bool		a_isnull;
+		bool		b_isnull;
+		Datum		a_value = slot_getattr(a, key->ssup_attno, &a_isnull);
+		Datum		b_value = slot_getattr(b, key->ssup_attno, &b_isnull);
 
-		result = ApplySortComparator(row->values[i], row->isnull[i], value, isnull, &order->keys[i]);
-		*column = result != 0 ? i : i + 1;
+		result = ApplySortComparator(a_value, a_isnull, b_value, b_isnull, key);
+		if (result != 0)
+			break;
 	}
 	MemoryContextSwitchTo(old);
 	MemoryContextReset(order->cxt);
@@ -260,14 +168,6 @@ gpusort_check_fail(const GpusortCheckSubject *subject, const char *detail)
 			 errhint("No such index is left. Have core build it, with gpusort.index_build = off, and report this.") :
 			 errhint("Do not use rows that a cursor has returned before. Have core sort, with gpusort.enabled = off, "
 					 "and report this with the plan in the server's log.")));
-}
-
-void
-gpusort_check_fail_order(const GpusortCheckSubject *subject, uint64 row, int column)
-{
-	gpusort_check_fail(subject,
-					   psprintf("Row " UINT64_FORMAT " of the result sorts before row " UINT64_FORMAT
-								", by column %d of the order.", row + 1, row, column + 1));
 }
 
 void

@@ -34,13 +34,6 @@ gpusort_checksum_add(GpusortChecksum *checksum, uint64 hash)
 	checksum->sum += hash;
 }
 
-static inline void
-gpusort_checksum_subtract(GpusortChecksum *checksum, uint64 hash)
-{
-	checksum->rows--;
-	checksum->sum -= hash;
-}
-
 /* Adds all rows of another checksum. */
 static inline void
 gpusort_checksum_join(GpusortChecksum *checksum, const GpusortChecksum *more)
@@ -89,32 +82,8 @@ typedef struct GpusortCheckOrder
 extern void gpusort_check_order_init(GpusortCheckOrder *order, int n, const AttrNumber *attnos, const Oid *operators,
 									 const Oid *collations, const bool *nulls_first);
 
-/* The sort columns of a row, which it keeps a copy of */
-typedef struct GpusortCheckRow
-{
-	bool		known;			/* there is one */
-	uint64		hash;			/* of the whole row */
-	Datum	   *values;
-	bool	   *isnull;
-	char	   *bytes;			/* of the values that are references */
-	Size		size;			/* of bytes */
-} GpusortCheckRow;
-
-/* Allocates what a row needs, in the current memory context. */
-extern void gpusort_check_row_init(GpusortCheckRow *row, const GpusortCheckOrder *order);
-
-/* Copies the sort columns of the row in a slot. */
-extern void gpusort_check_row_keep(GpusortCheckRow *row, const GpusortCheckOrder *order, TupleTableSlot *slot);
-
-/* Copies a row. */
-extern void gpusort_check_row_copy(GpusortCheckRow *to, const GpusortCheckRow *from, const GpusortCheckOrder *order,
-								   TupleDesc desc);
-
-/*
- * Compares a row with the one in the slot, by the first n columns of the order.  *column: the one, from 0, that decides; n: all are equal.
- */
-extern int	gpusort_check_row_compare(const GpusortCheckRow *row, const GpusortCheckOrder *order, int n,
-									  TupleTableSlot *slot, int *column);
+/* Compares the rows in two slots.  *column: the one of the order, from 0, that decides; n: all are equal. */
+extern int	gpusort_check_compare(const GpusortCheckOrder *order, TupleTableSlot *a, TupleTableSlot *b, int *column);
 
 /* ---- failures ---- */
 
@@ -132,9 +101,6 @@ typedef struct GpusortCheckSubject
  * and the places.
  */
 GPUSORT_NORETURN extern void gpusort_check_fail(const GpusortCheckSubject *subject, const char *detail);
-
-/* Two rows are out of order.  row: the position of the second, from 0; column: the one that decides, from 0. */
-GPUSORT_NORETURN extern void gpusort_check_fail_order(const GpusortCheckSubject *subject, uint64 row, int column);
 
 /* Other rows went out than came in. */
 GPUSORT_NORETURN extern void gpusort_check_fail_rows(const GpusortCheckSubject *subject, const GpusortChecksum *in,

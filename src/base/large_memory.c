@@ -284,31 +284,35 @@ round_up(size_t bytes)
 	return (bytes + step - 1) / step * step;
 }
 
-/* Takes the kept buffer of this size that was freed last, or returns NULL. */
-static char *
-take_kept(size_t size)
+/* Takes a kept buffer: that of this size which was freed last, or if size is 0, the shared one with the most pages. */
+static bool
+take_kept(size_t size, KeptBuffer *buffer)
 {
-	char	   *mem = NULL;
+	int			best = -1;
 
 	pthread_mutex_lock(&lock);
-	for (int i = nkept - 1; i >= 0 && mem == NULL; i--)
-		if (kept[i].size == size && kept[i].fd < 0)
-			mem = take(i).mem;
+	for (int i = nkept - 1; i >= 0; i--)
+	{
+		if (size == 0 ? kept[i].fd >= 0 && (best < 0 || kept[i].size > kept[best].size) :
+			kept[i].fd < 0 && kept[i].size == size && best < 0)
+			best = i;
+	}
+	if (best >= 0)
+		*buffer = take(best);
 	pthread_mutex_unlock(&lock);
-	return mem;
+	return best >= 0;
 }
 
 void *
 gpusort_large_alloc(size_t bytes)
 {
 	size_t		size = round_up(bytes);
+	KeptBuffer	old;
 	char	   *mem;
 
 	if (size < bytes)
 		return NULL;
-	mem = take_kept(size);
-	if (mem == NULL)
-		mem = map(size);
+	mem = take_kept(size, &old) ? old.mem : map(size);
 	if (mem == NULL)
 	{
 		/* kept buffers of other sizes may be the memory that is missing */
@@ -329,31 +333,16 @@ gpusort_large_free(void *mem, size_t bytes)
 	put((KeptBuffer) {.mem = mem, .size = size, .fd = -1});
 }
 
-/* Takes the kept shared buffer with the most pages.  Returns false if none is kept. */
-static bool
-take_shared(GpusortSharedBuffer *buffer)
-{
-	int			most = -1;
-
-	pthread_mutex_lock(&lock);
-	for (int i = 0; i < nkept; i++)
-		if (kept[i].fd >= 0 && (most < 0 || kept[i].size > kept[most].size))
-			most = i;
-	if (most >= 0)
-	{
-		KeptBuffer	old = take(most);
-
-		*buffer = (GpusortSharedBuffer) {.mem = old.mem, .fd = old.fd, .bytes = old.size};
-	}
-	pthread_mutex_unlock(&lock);
-	return most >= 0;
-}
-
 bool
 gpusort_large_share(GpusortSharedBuffer *buffer)
 {
-	if (take_shared(buffer))
+	KeptBuffer	old;
+
+	if (take_kept(0, &old))
+	{
+		*buffer = (GpusortSharedBuffer) {.mem = old.mem, .fd = old.fd, .bytes = old.size};
 		return true;
+	}
 #ifdef MFD_CLOEXEC
 	buffer->fd = memfd_create("gpusort", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 #else

@@ -3,31 +3,31 @@
  * aggregate.c
  *		gpu_sort_agg(value): array_agg(value ORDER BY value) in one pass.
  *
- * The transition function counts a NULL, or adds a value to the group's keys
- * (group.h).  A small group's state is no larger than array_agg's.  Values of a type
- * without keys, such as numeric, are kept as array_agg() keeps them, and core's tuplesort
- * sorts them.  So are those of a call with an ORDER BY, which come in that order and keep it.
+ * The transition function counts a NULL, or keeps a value, side by side with the others, as
+ * in an array: the final function sorts them as gpu_sort() does.  A small group's state is no
+ * larger than array_agg's.  Values of a type without keys, such as numeric, are kept as
+ * array_agg() keeps them, and core's tuplesort sorts them.  So are those of a call with an
+ * ORDER BY, which come in that order and keep it.
  *
  * PostgreSQL may call the final function several times for one state: between
  * transitions of a window aggregate, and for another aggregate that shares the
- * state.  So the final function does not end the state's key set.  The key set is freed
- * with the aggregate's memory context.
+ * state.  So the final function leaves the state as it is.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
+#include "access/tupmacs.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "nodes/primnodes.h"
 #include "utils/builtins.h"
+#include "utils/memutils.h"
 #include "utils/tuplesort.h"
 #include "utils/typcache.h"
 
-#include "base/stat.h"
 #include "compat.h"
 #include "functions/functions.h"
-#include "guc.h"
 
 /* A call of the aggregate; its groups share it */
 typedef struct SortAggCall
@@ -40,11 +40,12 @@ typedef struct SortAggCall
 typedef struct SortAggState
 {
 	const SortAggCall *call;
-	GpusortGroup keys;
-	ArrayBuildState *array;		/* of a call without a key type */
-	bool		checked;		/* gpusort.verify was on when the group began */
+	char	   *values;			/* as in an array */
+	uint64		nvalues;
+	uint64		room;			/* values for which there is memory */
 	uint64		nnulls;			/* NULLs, which are only counted */
-	uint64		sum;			/* if it is checked: of the hashes of the other values */
+	ArrayBuildState *array;		/* of a call without a key type */
+	uint64		first[4];		/* the values of a small group */
 } SortAggState;
 
 PG_FUNCTION_INFO_V1(gpu_sort_agg_transfn);
@@ -79,11 +80,10 @@ static SortAggState *
 begin_state(FunctionCallInfo fcinfo)
 {
 	MemoryContext cxt;
-	int			kind = AggCheckCallContext(fcinfo, &cxt);
 	SortAggCall *call;
 	SortAggState *state;
 
-	if (!kind)
+	if (!AggCheckCallContext(fcinfo, &cxt))
 		elog(ERROR, "gpusort transition function called in non-aggregate context");
 	/* fn_extra keeps it from one group to the next */
 	if (fcinfo->flinfo->fn_extra == NULL)
@@ -91,12 +91,31 @@ begin_state(FunctionCallInfo fcinfo)
 	call = fcinfo->flinfo->fn_extra;
 	state = MemoryContextAllocZero(cxt, sizeof(SortAggState));
 	state->call = call;
-	state->checked = gpusort_verify;
-	if (call->type != NULL)
-		gpusort_group_begin(&state->keys, call->type, cxt, kind == AGG_CONTEXT_WINDOW);
-	else
+	if (call->type == NULL)
+	{
 		state->array = initArrayResult(call->elemtype, cxt, false);
+		return state;
+	}
+	state->values = (char *) state->first;
+	state->room = sizeof(state->first) / call->type->value_bytes;
 	return state;
+}
+
+/* Doubles the memory for values. */
+static pg_noinline void
+grow(SortAggState *state)
+{
+	Size		bytes = state->room * state->call->type->value_bytes;
+
+	gpusort_array_check_size(state->call->type->value_bytes, state->nvalues, state->nnulls);
+	if (state->values == (char *) state->first)
+	{
+		state->values = MemoryContextAlloc(GetMemoryChunkContext(state), 2 * bytes);
+		memcpy(state->values, state->first, bytes);
+	}
+	else
+		state->values = repalloc_huge(state->values, 2 * bytes);
+	state->room *= 2;
 }
 
 /* gpu_sort_agg_transfn(internal, anynonarray) returns internal */
@@ -104,6 +123,7 @@ Datum
 gpu_sort_agg_transfn(PG_FUNCTION_ARGS)
 {
 	SortAggState *state;
+	int			bytes;
 
 	/* SQL cannot make a value of type internal, so this is a state made here */
 	if (likely(!PG_ARGISNULL(0)))
@@ -123,62 +143,11 @@ gpu_sort_agg_transfn(PG_FUNCTION_ARGS)
 		PG_RETURN_POINTER(state);
 	}
 
-	if (unlikely(state->keys.next == state->keys.end))
-	{
-		gpusort_group_renew(&state->keys);
-		gpusort_array_check_size(state->keys.type->value_bytes,
-								 gpusort_keyset_rows(state->keys.set), state->nnulls);
-	}
-	gpusort_group_add(&state->keys, PG_GETARG_DATUM(1));
-	if (unlikely(state->checked))
-		state->sum += gpusort_check_hash_value(0, PG_GETARG_DATUM(1), false, true, state->keys.type->value_bytes);
+	if (unlikely(state->nvalues == state->room))
+		grow(state);
+	bytes = state->call->type->value_bytes;
+	store_att_byval(state->values + state->nvalues++ * bytes, PG_GETARG_DATUM(1), bytes);
 	PG_RETURN_POINTER(state);
-}
-
-/*
- * Returns the sorted array of a group whose keys are all in its state, or NULL
- * if gpusort.min_rows sends even these keys to the GPU.
- */
-static ArrayType *
-sort_first_keys(const GpusortGroup *keys, Oid elemtype, uint64 nnulls, GpusortCheckKeys *check)
-{
-	size_t		count = gpusort_group_few(keys);
-	uint64		sorted[lengthof(keys->first_keys)];
-	GpusortReport report;
-	ArrayType  *result;
-	char	   *values;
-
-	if (!gpusort_group_sort_few(keys, sorted, &report))
-		return NULL;
-	result = gpusort_array_build(elemtype, keys->type->value_bytes, count, nnulls, false, &values);
-	gpusort_type_decode(keys->type, sorted, count, false, values);
-	if (check != NULL)
-		gpusort_check_values(check, values, count);
-	report.checked = check != NULL;
-	gpusort_report_keep(&report);
-	gpusort_stat_count(GPUSORT_STAT_FUNCTION, &report);
-	return result;
-}
-
-/*
- * Returns the values of a group, sorted, and behind them that many NULLs, in an array of this type, or of a domain over it.  The
- * keys stay.
- */
-static ArrayType *
-make_array(GpusortGroup *keys, Oid elemtype, uint64 nnulls, GpusortCheckKeys *check)
-{
-	ArrayType  *result = keys->set == NULL ? sort_first_keys(keys, elemtype, nnulls, check) : NULL;
-	GpusortKeySet *set;
-	char	   *values;
-
-	if (result != NULL)
-		return result;
-	set = gpusort_group_set(keys);
-	result = gpusort_array_build(elemtype, keys->type->value_bytes, gpusort_keyset_rows(set), nnulls, false, &values);
-	gpusort_array_fill(set, keys->type, false, values, check);
-	if (set != keys->set)
-		gpusort_keyset_end(set);
-	return result;
 }
 
 /* The values in an array's state as an array, sorted.  The state stays. */
@@ -210,18 +179,22 @@ Datum
 gpu_sort_agg_finalfn(PG_FUNCTION_ARGS)
 {
 	SortAggState *state;
-	GpusortCheckKeys check;
 
 	if (PG_ARGISNULL(0))
 		PG_RETURN_NULL();
 	state = (SortAggState *) PG_GETARG_POINTER(0);
-	if (state->array == NULL && state->checked)
-	{
-		gpusort_check_keys_begin(&check, state->keys.type, false, "gpu_sort_agg()");
-		check.wanted = (GpusortChecksum) {gpusort_group_rows(&state->keys), state->sum};
-	}
 	if (state->array == NULL)
-		PG_RETURN_ARRAYTYPE_P(make_array(&state->keys, state->call->elemtype, state->nnulls, state->checked ? &check : NULL));
+	{
+		GpusortArrayInput input = {
+			.type = state->call->type,
+			.elemtype = state->call->elemtype,
+			.values = state->values,
+			.nitems = state->nvalues + state->nnulls,
+			.nnulls = state->nnulls,
+		};
+
+		PG_RETURN_ARRAYTYPE_P(gpusort_array_sort(&input, "gpu_sort_agg()"));
+	}
 	if (OidIsValid(state->call->sortop))
 		PG_RETURN_DATUM(sort_array(state->array, state->call->sortop, PG_GET_COLLATION()));
 	PG_RETURN_DATUM(makeArrayResult(state->array, CurrentMemoryContext));

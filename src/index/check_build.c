@@ -162,9 +162,7 @@ hash_pointer(BlockNumber block, IndexTuple bound)
 
 /* ---- pages ---- */
 
-GPUSORT_NORETURN static void fail(const GpusortIndexCheck *check, BlockNumber block, OffsetNumber offset, const char *what);
-
-static void
+GPUSORT_NORETURN static void
 fail(const GpusortIndexCheck *check, BlockNumber block, OffsetNumber offset, const char *what)
 {
 	gpusort_check_fail(&check->subject, psprintf("Item %u of block %u %s.", offset, block, what));

@@ -76,7 +76,6 @@ static const GpusortType word_type = {
 	.kind = GPUSORT_KIND_INT8,
 	.value_bytes = sizeof(uint64),
 	.key_bytes = sizeof(uint64),
-	.align = TYPALIGN_DOUBLE,
 };
 
 /*

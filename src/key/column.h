@@ -269,23 +269,6 @@ extern void gpusort_rowsupport_begin(GpusortRowColumn *column, const GpusortSort
 
 extern bool gpusort_rowsupport_encode(GpusortRowColumn *column, Datum value, uint64 *words);
 
-/* ---- few.c ---- */
-
-/*
- * Lets the words of a column of varlenas decide that hold only a prefix, as long as all values with the same words
- * have the same bytes.  Lives in the current memory context and takes up to 220 kB.  Ends, and frees column->few,
- * once two values have the same words or there are too many to tell.
- */
-extern void gpusort_few_begin(GpusortRowColumn *column);
-
-/* Has a value repeated? */
-extern bool gpusort_few_repeat(const GpusortRowColumn *column);
-
-/* From now on, a value that is not kept ends it. */
-extern void gpusort_few_complete(GpusortRowColumn *column);
-
-extern void gpusort_few_end(GpusortRowColumn *column);
-
 /* Mixes 64 bits into a hash value, of which the upper bits are good. */
 static inline uint64
 gpusort_mix(uint64 hash, uint64 bits)
@@ -338,6 +321,9 @@ gpusort_append_bits(uint64 *words, Size used, uint64 number, int n)
 
 /* ---- weights.c: words of strings under ICU and libc ---- */
 
+/* A library that is built without ICU's headers has no such function, and none is called. */
+#define GPUSORT_ICU_ONLY	__attribute__((weak))
+
 /* The most bytes of weights that a prefix has */
 #define GPUSORT_MAX_WEIGHTS		1024
 
@@ -354,7 +340,7 @@ extern void gpusort_weights_encode(const GpusortRowColumn *column, const char *d
  * may be interrupted.  Under libc, the order of the weights is not certain to be the collation's.  Reads no more of the
  * string than fills n bytes, and at most GPUSORT_LIBC_STRING_BYTES.
  */
-extern int	gpusort_icu_weights(GpusortIcu *icu, const char *data, Size length, uint8 *bytes, int n);
+extern int	gpusort_icu_weights(GpusortIcu *icu, const char *data, Size length, uint8 *bytes, int n) GPUSORT_ICU_ONLY;
 extern int	gpusort_libc_weights(const GpusortLibc *libc, const char *data, Size length, uint8 *bytes, int n);
 
 static inline int
@@ -368,22 +354,19 @@ gpusort_weights_read(const GpusortWeights *weights, const char *data, Size lengt
 
 /*
  * Returns the tables of a collation, which must be ICU's.  They live until the backend exits, and must not be freed.
- * Returns NULL if the collation has settings that key/icu_read.c does not support.  All backends of a server get the
- * same answer.  Raises an error if the collation does not exist or memory runs out.
+ * Returns NULL if the database encoding is not UTF-8, or the collation has settings that key/icu_read.c does not support.
+ * All backends of a server get the same answer.  Raises an error if the collation does not exist or memory runs out.
  */
-extern GpusortIcu *gpusort_icu_find(Oid collation);
-
-/* False if the database encoding is not UTF-8, or gpusort was built without ICU's headers: then there are no tables. */
-extern bool gpusort_icu_possible(void);
+extern GpusortIcu *gpusort_icu_find(Oid collation) GPUSORT_ICU_ONLY;
 
 /*
  * Once the collation has tables, finds the longest part of the prefix's string whose weights do not depend on what
  * follows and are the first of those to skip.
  */
-extern void gpusort_icu_find_cut(GpusortIcu *icu, GpusortPrefix *prefix);
+extern void gpusort_icu_find_cut(GpusortIcu *icu, GpusortPrefix *prefix) GPUSORT_ICU_ONLY;
 
 /* Has a string the same weights from here on as if it began here?  The collation must have tables.  at may be end. */
-extern bool gpusort_icu_can_begin(GpusortIcu *icu, const char *at, const char *end);
+extern bool gpusort_icu_can_begin(GpusortIcu *icu, const char *at, const char *end) GPUSORT_ICU_ONLY;
 
 /* ---- libc.c: locales of libc ---- */
 
@@ -477,6 +460,15 @@ gpusort_sample_value(const GpusortSample *sample, uint32 i, const GpusortRowColu
 {
 	return slot_getattr(sample->row(sample->arg, i), column->attribute + 1, isnull);
 }
+
+/* ---- few.c ---- */
+
+/*
+ * If values of the last column of the list repeat in the sample, and may be longer than their words, lets these words
+ * decide as long as all values with the same words have the same bytes.  Lives in the current memory context and takes up
+ * to 220 kB.  Ends, and frees column->few, once two values have the same words or there are too many to tell.
+ */
+extern void gpusort_few_begin(const GpusortSample *sample);
 
 /* ---- sample_strings.c ---- */
 

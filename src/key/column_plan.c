@@ -213,7 +213,7 @@ resolve_text(const RowType **type, Oid opfamily, Oid collation, int place, Gpuso
 		/* PostgreSQL has no abbreviated keys for name (varlena.c) */
 		if ((*type)->kind == GPUSORT_ROW_NAME)
 			return psprintf("column %d of type name compares by ICU", place);
-		*type = gpusort_icu_possible() ? &icu_type : &supported_type;
+		*type = &icu_type;
 		return NULL;
 	}
 	/* core raises an error about a locale that cannot be opened */
@@ -347,7 +347,7 @@ gpusort_rowtype_begin(const GpusortSortColumn *from, GpusortRowColumn *column)
 			column->labels.ranks = palloc0(sizeof(GpusortEnumRanks));
 			break;
 		case GPUSORT_ROW_ICU:
-			column->weights.icu = gpusort_icu_find(from->collation);
+			column->weights.icu = gpusort_icu_find != NULL ? gpusort_icu_find(from->collation) : NULL;
 			if (column->weights.icu != NULL)
 				break;
 			column->kind = GPUSORT_ROW_SUPPORTED;

@@ -66,15 +66,6 @@ gpusort_rowkey_add_doubt(GpusortRowKey *key, const GpusortDoubt *doubt)
 }
 
 void
-gpusort_rowkey_end_few(GpusortRowKey *key)
-{
-	GpusortRowColumn *last = &key->columns[key->ncolumns - 1];
-
-	if (last->few != NULL)
-		gpusort_few_end(last);
-}
-
-void
 gpusort_rowkey_reset(GpusortRowKey *key)
 {
 	key->undecided = 0;

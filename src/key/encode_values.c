@@ -218,30 +218,25 @@ put_ipv6(const inet_struct *address, uint64 *words)
 	words[2] >>= 64 - GPUSORT_INET_THIRD_BITS;
 }
 
+/* The address in a value.  It is too short to be compressed or stored out of line. */
+static inline const inet_struct *
+address_of(Datum value)
+{
+	return (const inet_struct *) VARDATA_ANY(DatumGetPointer(value));
+}
+
 bool
 gpusort_rowinet_is_ipv6(Datum value)
 {
-	struct varlena *datum = (struct varlena *) DatumGetPointer(value);
-	struct varlena *plain = gpusort_varlena_remote(datum) ? pg_detoast_datum_packed(datum) : datum;
-	bool		result = ((const inet_struct *) VARDATA_ANY(plain))->family == PGSQL_AF_INET6;
-
-	if (plain != datum)
-		pfree(plain);
-	return result;
+	return address_of(value)->family == PGSQL_AF_INET6;
 }
 
 bool
 gpusort_rowinet_encode(GpusortRowColumn *column, Datum value, uint64 *words)
 {
-	struct varlena *datum = (struct varlena *) DatumGetPointer(value);
-	struct varlena *copy = NULL;
-	const inet_struct *address;
+	const inet_struct *address = address_of(value);
 	uint64		third = 0;
 	bool		whole = true;
-
-	if (unlikely(gpusort_varlena_remote(datum)))
-		datum = copy = pg_detoast_datum_packed(datum);
-	address = (const inet_struct *) VARDATA_ANY(datum);
 
 	if (address->family == PGSQL_AF_INET)
 	{
@@ -266,8 +261,5 @@ gpusort_rowinet_encode(GpusortRowColumn *column, Datum value, uint64 *words)
 	words[1] ^= column->masks.flip[1];
 	if (column->words > 2)
 		words[2] = third ^ column->masks.flip[2];
-
-	if (copy != NULL)
-		pfree(copy);
 	return whole;
 }

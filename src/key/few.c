@@ -19,6 +19,9 @@
 #define MAX_BYTES		(128 * 1024)
 #define LOG_SLOTS		11
 
+/* The values that are looked at for repetitions.  If these are all different, there are hardly less than 3,000. */
+#define REPEAT_VALUES	128
+
 typedef struct Slot
 {
 	uint64		words[GPUSORT_COLUMN_MAX_WORDS];
@@ -39,24 +42,21 @@ typedef struct GpusortFew
 	Slot		slots[1 << LOG_SLOTS];
 } GpusortFew;
 
-void
-gpusort_few_end(GpusortRowColumn *column)
+static void
+end(GpusortRowColumn *column)
 {
 	column->encode = column->few->encode;
 	MemoryContextDelete(column->few->cxt);
 	column->few = NULL;
 }
 
-bool
-gpusort_few_repeat(const GpusortRowColumn *column)
-{
-	return column->few != NULL && column->few->repeated;
-}
-
 void
-gpusort_few_complete(GpusortRowColumn *column)
+gpusort_rowkey_end_few(GpusortRowKey *key)
 {
-	column->few->complete = true;
+	GpusortRowColumn *last = &key->columns[key->ncolumns - 1];
+
+	if (last->few != NULL)
+		end(last);
 }
 
 /* Hashes a string by its words of 8 bytes, of which the last two may overlap. */
@@ -144,17 +144,47 @@ encode(GpusortRowColumn *column, Datum value, uint64 *words)
 		slot->hash = hash;
 		return true;
 	}
-	gpusort_few_end(column);
+	end(column);
 	return false;
 }
 
 void
-gpusort_few_begin(GpusortRowColumn *column)
+gpusort_few_begin(const GpusortSample *sample)
 {
-	MemoryContext cxt = AllocSetContextCreate(CurrentMemoryContext, "GpuSort few values", ALLOCSET_DEFAULT_SIZES);
+	GpusortRowKey *key = sample->key;
+	GpusortRowColumn *last = &key->columns[key->ncolumns - 1];
+	MemoryContext cxt;
 
-	column->few = MemoryContextAllocZero(cxt, sizeof(GpusortFew));
-	column->few->cxt = cxt;
-	column->few->encode = column->encode;
-	column->encode = encode;
+	if (key->nencoded < key->ncolumns || !last->is_string)
+		return;
+	cxt = AllocSetContextCreate(CurrentMemoryContext, "GpuSort few values", ALLOCSET_DEFAULT_SIZES);
+	last->few = MemoryContextAllocZero(cxt, sizeof(GpusortFew));
+	last->few->cxt = cxt;
+	last->few->encode = last->encode;
+	last->encode = encode;
+	for (int i = 0; i < REPEAT_VALUES && last->few != NULL; i++)
+	{
+		bool		isnull;
+		Datum		value = gpusort_sample_value(sample, (uint64) i * sample->n / REPEAT_VALUES, last, &isnull);
+		uint64		words[GPUSORT_COLUMN_MAX_WORDS];
+
+		/* to fetch such values would take too long */
+		if (!isnull && gpusort_varlena_remote(DatumGetPointer(value)))
+			break;
+		gpusort_rowkey_encode_column(last, value, isnull, words);
+	}
+	if (last->few != NULL && !last->few->repeated)
+		end(last);
+}
+
+void
+gpusort_rowkey_keep_sample(GpusortRowKey *key, GpusortSampleRow row, void *arg, uint32 n)
+{
+	GpusortRowColumn *last = &key->columns[key->ncolumns - 1];
+	uint64		words[GPUSORT_MAX_WORDS];
+
+	for (uint32 i = 0; i < n && last->few != NULL; i++)
+		gpusort_rowkey_encode(key, row(arg, i), words);
+	if (last->few != NULL)
+		last->few->complete = true;
 }

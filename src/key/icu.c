@@ -34,39 +34,7 @@
 #include "key/column.h"
 #include "key/icu_read.h"
 
-#ifndef GPUSORT_HAVE_ICU
-
-GpusortIcu *
-gpusort_icu_find(Oid collation)
-{
-	return NULL;
-}
-
-bool
-gpusort_icu_possible(void)
-{
-	return false;
-}
-
-int
-gpusort_icu_weights(GpusortIcu *icu, const char *data, Size length, uint8 *bytes, int n)
-{
-	pg_unreachable();
-}
-
-void
-gpusort_icu_find_cut(GpusortIcu *icu, GpusortPrefix *prefix)
-{
-	pg_unreachable();
-}
-
-bool
-gpusort_icu_can_begin(GpusortIcu *icu, const char *at, const char *end)
-{
-	pg_unreachable();
-}
-
-#else
+#ifdef GPUSORT_HAVE_ICU
 
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
@@ -116,12 +84,6 @@ struct GpusortIcu
 /* All collations that gpusort_icu_find() was asked for, usable or not */
 static GpusortIcu *collations;
 
-bool
-gpusort_icu_possible(void)
-{
-	return GetDatabaseEncoding() == PG_UTF8;
-}
-
 GpusortIcu *
 gpusort_icu_find(Oid collation)
 {
@@ -130,6 +92,8 @@ gpusort_icu_find(Oid collation)
 	MemoryContext old;
 	GpusortIcu *icu;
 
+	if (GetDatabaseEncoding() != PG_UTF8)
+		return NULL;
 	collator = GPUSORT_LOCALE_COLLATOR(pg_newlocale_from_collation(collation));
 	for (icu = collations; icu != NULL; icu = icu->next)
 	{

@@ -51,7 +51,6 @@ typedef struct GpusortType
 	GpusortKind kind;
 	uint8		value_bytes;	/* typlen: 2, 4 or 8; an array has no gaps between values */
 	uint8		key_bytes;		/* 4 or 8 */
-	char		align;			/* typalign */
 	int8		scale;			/* of values of numeric that are kept as integers (numeric.c); else 0 */
 } GpusortType;
 
@@ -70,10 +69,6 @@ extern const GpusortType *gpusort_type_find(Oid typid);
  */
 extern GpusortEncoding gpusort_type_encoding(const GpusortType *type, bool descending,
 											 bool rank);
-
-/* Encodes count smallint values as keys of 4 bytes; the arrays must not overlap. */
-extern void gpusort_type_widen(const int16 *values, size_t count, bool descending,
-							   uint32 *keys);
 
 /* Decodes count value keys.  values may be the array of keys if value_bytes equals key_bytes. */
 extern void gpusort_type_decode(const GpusortType *type, const void *keys,
@@ -279,14 +274,6 @@ extern GpusortKeyPlan gpusort_rowkey_plan(const GpusortSortColumn *columns, int 
 extern GpusortRowKey *gpusort_rowkey_begin(const GpusortKeyPlan *plan);
 
 /*
- * Does a settled key keep values (key/few.c)?  Then its doubt depends on which values it has met: another process, which
- * meets others, cannot know that words do not decide.  So each process encodes the rows of the sample first, and then
- * has its key keep no other values.
- */
-extern bool gpusort_rowkey_keeps_values(const GpusortRowKey *key);
-extern void gpusort_rowkey_keep_no_more(GpusortRowKey *key);
-
-/*
  * Are there columns whose words depend on what the first rows show?  Then the
  * caller should pass these to gpusort_rowkey_settle() before it encodes any row.
  */
@@ -304,6 +291,12 @@ typedef TupleTableSlot *(*GpusortSampleRow) (void *arg, uint64 i);
  */
 extern void gpusort_rowkey_settle(GpusortRowKey *key, GpusortSampleRow row, void *arg, uint32 n,
 								  double expected);
+
+/*
+ * If the settled key keeps values (key/few.c), has it keep those of the sample and no others.  For a sort by several
+ * processes: one that has met other values cannot know that words do not decide.
+ */
+extern void gpusort_rowkey_keep_sample(GpusortRowKey *key, GpusortSampleRow row, void *arg, uint32 n);
 
 /*
  * Returns the number of words of a key.  Columns after one whose words are always a prefix

@@ -16,14 +16,14 @@
 #include "key/key.h"
 
 static const GpusortType types[] = {
-	{INT2OID, "smallint", GPUSORT_KIND_INT2, 2, 4, TYPALIGN_SHORT},
-	{INT4OID, "integer", GPUSORT_KIND_INT4, 4, 4, TYPALIGN_INT},
-	{INT8OID, "bigint", GPUSORT_KIND_INT8, 8, 8, TYPALIGN_DOUBLE},
-	{FLOAT4OID, "real", GPUSORT_KIND_FLOAT4, 4, 4, TYPALIGN_INT},
-	{FLOAT8OID, "double precision", GPUSORT_KIND_FLOAT8, 8, 8, TYPALIGN_DOUBLE},
-	{DATEOID, "date", GPUSORT_KIND_INT4, 4, 4, TYPALIGN_INT},
-	{TIMESTAMPOID, "timestamp without time zone", GPUSORT_KIND_INT8, 8, 8, TYPALIGN_DOUBLE},
-	{TIMESTAMPTZOID, "timestamp with time zone", GPUSORT_KIND_INT8, 8, 8, TYPALIGN_DOUBLE},
+	{INT2OID, "smallint", GPUSORT_KIND_INT2, 2, 4},
+	{INT4OID, "integer", GPUSORT_KIND_INT4, 4, 4},
+	{INT8OID, "bigint", GPUSORT_KIND_INT8, 8, 8},
+	{FLOAT4OID, "real", GPUSORT_KIND_FLOAT4, 4, 4},
+	{FLOAT8OID, "double precision", GPUSORT_KIND_FLOAT8, 8, 8},
+	{DATEOID, "date", GPUSORT_KIND_INT4, 4, 4},
+	{TIMESTAMPOID, "timestamp without time zone", GPUSORT_KIND_INT8, 8, 8},
+	{TIMESTAMPTZOID, "timestamp with time zone", GPUSORT_KIND_INT8, 8, 8},
 };
 
 const GpusortType *
@@ -76,15 +76,6 @@ gpusort_type_encoding(const GpusortType *type, bool descending, bool rank)
 	if (descending)
 		encoding.flip = ~encoding.flip;
 	return encoding;
-}
-
-void
-gpusort_type_widen(const int16 *values, size_t count, bool descending, uint32 *keys)
-{
-	uint32		flip = descending ? PG_UINT32_MAX : 0;
-
-	for (size_t i = 0; i < count; i++)
-		keys[i] = gpusort_key_int2(values[i]) ^ flip;
 }
 
 /* Decodes one kind of key; flip undoes the complement of descending order. */

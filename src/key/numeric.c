@@ -209,7 +209,6 @@ gpusort_scaled_type(int32 typmod)
 		.kind = GPUSORT_KIND_INT8,
 		.value_bytes = sizeof(int64),
 		.key_bytes = sizeof(int64),
-		.align = TYPALIGN_DOUBLE,
 		.scale = scale,
 	};
 	return &types[scale];

@@ -391,18 +391,3 @@ gpusort_rowkey_encode_column(GpusortRowColumn *column, Datum value, bool isnull,
 	else
 		(void) encode_value(column, column->kind, value, words);
 }
-
-bool
-gpusort_rowkey_keeps_values(const GpusortRowKey *key)
-{
-	return key->columns[key->ncolumns - 1].few != NULL;
-}
-
-void
-gpusort_rowkey_keep_no_more(GpusortRowKey *key)
-{
-	GpusortRowColumn *last = &key->columns[key->ncolumns - 1];
-
-	if (last->few != NULL)
-		gpusort_few_complete(last);
-}

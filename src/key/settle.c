@@ -39,9 +39,6 @@
 /* Fewer rows are no sample. */
 #define MIN_SAMPLE			64
 
-/* The values that are looked at for repetitions.  If these are all different, there are hardly less than 3,000. */
-#define REPEAT_VALUES		128
-
 bool
 gpusort_rowkey_wants_sample(const GpusortRowKey *key)
 {
@@ -166,31 +163,6 @@ has_ipv6(const GpusortSample *sample, const GpusortRowColumn *column)
 	return false;
 }
 
-/* Keeps the values of the last column of the list if they repeat in the sample. */
-static void
-look_for_few(const GpusortSample *sample)
-{
-	GpusortRowKey *key = sample->key;
-	GpusortRowColumn *last = &key->columns[key->ncolumns - 1];
-	bool		isnull;
-
-	if (key->nencoded < key->ncolumns || !last->is_string)
-		return;
-	gpusort_few_begin(last);
-	for (int i = 0; i < REPEAT_VALUES && last->few != NULL; i++)
-	{
-		Datum		value = gpusort_sample_value(sample, (uint64) i * sample->n / REPEAT_VALUES, last, &isnull);
-		uint64		words[GPUSORT_COLUMN_MAX_WORDS];
-
-		/* to fetch such values would take too long */
-		if (!isnull && gpusort_varlena_remote(DatumGetPointer(value)))
-			break;
-		gpusort_rowkey_encode_column(last, value, isnull, words);
-	}
-	if (last->few != NULL && !gpusort_few_repeat(last))
-		gpusort_few_end(last);
-}
-
 void
 gpusort_rowkey_settle(GpusortRowKey *key, GpusortSampleRow row, void *arg, uint32 n,
 					  double expected)
@@ -224,6 +196,6 @@ gpusort_rowkey_settle(GpusortRowKey *key, GpusortSampleRow row, void *arg, uint3
 	}
 	gpusort_rowkey_measure(key);
 	MemoryContextSwitchTo(old);
-	look_for_few(&sample);
+	gpusort_few_begin(&sample);
 	MemoryContextDelete(cxt);
 }

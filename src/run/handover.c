@@ -137,7 +137,7 @@ gpusort_handover_sort(GpusortKeySet *set, const GpusortCpuInput *input, bool tie
 	GpusortClient *client = NULL;
 	const char *reason;
 
-	if (set->declined || set->rows == 0 || gpusort_engine_choice == GPUSORT_ENGINE_CPU ||
+	if ((set->arena != NULL && !gpusort_arena_is_own(set->arena)) || set->rows == 0 || gpusort_engine_choice == GPUSORT_ENGINE_CPU ||
 		!gpusort_handover_pays(&set->spec, set->rows))
 		return NULL;
 	reason = gpusort_client_missing();

@@ -58,7 +58,6 @@ gpusort_keyset_begin(const GpusortKeySetSpec *spec)
 		   (spec->words <= GPUSORT_MAX_WORDS && spec->key_bytes == 8 && spec->rows));
 	set->cxt = CurrentMemoryContext;
 	set->spec = *spec;
-	set->declined = spec->resumable;
 	set->maxblocks = FIRST_BLOCKS;
 	set->blocks = palloc(sizeof(GpusortKeySetBlock) * FIRST_BLOCKS);
 	INSTR_TIME_SET_CURRENT(set->begun);
@@ -175,8 +174,7 @@ add_block(GpusortKeySet *set, size_t most)
 			set->arena = NULL;
 	}
 	if (keys == NULL)
-		keys = set->spec.counted ? gpusort_memory_alloc(set->cxt, bytes) :
-			gpusort_memory_alloc_pages(set->cxt, bytes);
+		keys = gpusort_memory_alloc_pages(set->cxt, bytes);
 	list_block(set, keys, bytes, set->arena == NULL);
 	set->local_bytes += bytes;
 	return true;
@@ -243,7 +241,6 @@ gpusort_keyset_empty(GpusortKeySet *set)
 	set->nspare += set->nblocks;
 	set->nblocks = 0;
 	set->rows = 0;
-	set->declined = set->spec.resumable || (set->arena != NULL && !gpusort_arena_is_own(set->arena));
 	INSTR_TIME_SET_CURRENT(set->begun);
 }
 
@@ -258,11 +255,7 @@ gpusort_keyset_end(GpusortKeySet *set)
 	{
 		GpusortKeySetBlock *block = &set->blocks[i];
 
-		if (!block->local)
-			continue;
-		if (set->spec.counted)
-			pfree(block->keys);
-		else
+		if (block->local)
 			gpusort_memory_free(block->keys, block->capacity * gpusort_spec_width(&set->spec));
 	}
 	pfree(set->blocks);
@@ -289,7 +282,6 @@ gpusort_keyset_share(GpusortKeySet *set, GpusortArena *arena)
 		return;
 	Assert(set->rows == 0);
 	set->nblocks = 0;
-	set->declined = true;
 }
 
 bool

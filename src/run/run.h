@@ -44,11 +44,6 @@ typedef struct GpusortKeySetSpec
 								 * stable; the key set must have fewer than 2^32 keys */
 	bool		quiet;			/* do not warn if the device cannot be used: the user
 								 * did not ask for one explicitly */
-	bool		counted;		/* allocate keys as chunks of the memory context, so
-								 * that HashAggregate sees how much memory its
-								 * aggregates take */
-	bool		resumable;		/* keys may be added after a sort; such a key set never
-								 * uses the device */
 } GpusortKeySetSpec;
 
 /* Bytes from one key to the next: the words of a key are contiguous. */
@@ -166,8 +161,7 @@ extern bool gpusort_keyset_fetch_rows(GpusortKeySet *set, GpusortRowWindow *wind
 extern void gpusort_keyset_report(const GpusortKeySet *set, GpusortReport *report);
 
 /*
- * Ends a sort: fills in its report, leaves the device and frees the result.
- * The keys stay; a second sort of the same key set is done in the backend.
+ * Ends a sort: fills in its report, leaves the device and frees the result.  The keys stay.
  * report->reason, if not NULL, is valid until the key set ends.
  */
 extern void gpusort_keyset_finish(GpusortKeySet *set, GpusortReport *report);

@@ -174,8 +174,6 @@ gpusort_keyset_finish(GpusortKeySet *set, GpusortReport *report)
 		gpusort_memory_free(result->data, Max(set->rows, 1) * gpusort_keyset_result_width(set));
 	pfree(result);
 	set->result = NULL;
-	/* another sort of these keys is done by the CPU engine */
-	set->declined = true;
 }
 
 bool

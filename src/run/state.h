@@ -53,8 +53,8 @@ struct GpusortKeySet
 	int			nblocks;
 	int			nspare;			/* empty blocks behind these, for the next keys */
 	int			maxblocks;		/* for which blocks has room */
-	bool		declined;		/* the device does not sort the key set, now or later */
-	struct GpusortArena *arena; /* where further blocks are; NULL: in cxt */
+	struct GpusortArena *arena; /* where further blocks are; NULL: in cxt.  The device does not sort a key set
+								 * in another process's */
 	const char *reason;			/* why the device does not sort; NULL: it does, or was not
 								 * asked */
 

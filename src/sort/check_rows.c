@@ -25,22 +25,20 @@ gpusort_check_begin(GpusortStream *stream, const GpusortStreamInput *input)
 	if (check->order.keys == NULL)
 	{
 		MemoryContext old = MemoryContextSwitchTo(MemoryContextGetParent(stream->cxt));
+		TupleTableSlot **slots[] = {&check->bound, &check->group_row, &check->place.last, &check->marked.last};
 
 		gpusort_check_order_init(&check->order, spec->ncolumns, spec->attnos, spec->operators, spec->collations,
 								 spec->nulls_first);
-		gpusort_check_row_init(&check->bound, &check->order);
-		gpusort_check_row_init(&check->group_row, &check->order);
-		gpusort_check_row_init(&check->place.last, &check->order);
-		gpusort_check_row_init(&check->marked.last, &check->order);
+		for (int i = 0; i < lengthof(slots); i++)
+			*slots[i] = gpusort_alloc_slot(check->table, spec->desc, &TTSOpsVirtual);
 		MemoryContextSwitchTo(old);
 	}
 	check->subject = (GpusortCheckSubject) {.kind = input->kind, .name = input->name, .node = input->node};
 	check->in = check->dropped = check->tail = (GpusortChecksum) {0};
 	check->has_tail = check->bounded = check->shared = false;
-	check->bound.known = false;
-	check->marked.last.known = check->marked.at_end = false;
-	check->marked.out = (GpusortChecksum) {0};
+	ExecClearTuple(check->bound);
 	gpusort_check_rewind(check);
+	gpusort_check_mark(check);
 }
 
 /* Says in messages and counters which engine has sorted. */
@@ -122,9 +120,9 @@ gpusort_check_set_bound(GpusortStream *stream, TupleTableSlot *slot)
 	GpusortCheck *check = &stream->check;
 	int			column;
 
-	if (check->bound.known && gpusort_check_row_compare(&check->bound, &check->order, check->order.n, slot, &column) < 0)
+	if (!TupIsNull(check->bound) && gpusort_check_compare(&check->order, check->bound, slot, &column) < 0)
 		gpusort_check_sort_failed(stream, "The bound of the LIMIT has become a row that sorts behind the bound before.");
-	gpusort_check_row_keep(&check->bound, &check->order, slot);
+	ExecCopySlot(check->bound, slot);
 }
 
 void
@@ -133,7 +131,7 @@ gpusort_check_drop(GpusortStream *stream, TupleTableSlot *slot)
 	GpusortCheck *check = &stream->check;
 	int			column;
 
-	if (check->bound.known && gpusort_check_row_compare(&check->bound, &check->order, check->order.n, slot, &column) > 0)
+	if (!TupIsNull(check->bound) && gpusort_check_compare(&check->order, check->bound, slot, &column) > 0)
 		gpusort_check_sort_failed(stream,
 								  psprintf("Row " UINT64_FORMAT " of those that were removed sorts before the bound of the LIMIT, by column %d of the order.",
 										   check->dropped.rows + 1, column + 1));
@@ -150,7 +148,7 @@ gpusort_check_group(GpusortStream *stream, TupleTableSlot *slot, bool first, boo
 	bool		peer;
 
 	/* a trim leaves groups of strings in an order that words have only proposed */
-	if (!first && gpusort_check_row_compare(&check->group_row, &check->order, check->order.n, slot, &column) > 0 &&
+	if (!first && gpusort_check_compare(&check->order, check->group_row, slot, &column) > 0 &&
 		column >= groups->columns)
 		gpusort_check_sort_failed(stream,
 								  psprintf("Among sorted rows of which the first ones of each group are taken, row " UINT64_FORMAT
@@ -158,7 +156,7 @@ gpusort_check_group(GpusortStream *stream, TupleTableSlot *slot, bool first, boo
 										   check->group_rows + 1, column + 1));
 	same = !first && column >= groups->columns;
 	peer = !first && column >= groups->peer_columns;
-	gpusort_check_row_keep(&check->group_row, &check->order, slot);
+	ExecCopySlot(check->group_row, slot);
 	if (!same)
 		check->group_rows = check->group_count = 0;
 	check->group_rows++;
@@ -179,14 +177,15 @@ gpusort_check_group(GpusortStream *stream, TupleTableSlot *slot, bool first, boo
 GPUSORT_NORETURN static void
 fail_order(GpusortStream *stream, uint64 row, int column)
 {
-	gpusort_check_fail_order(subject_of(stream), row, column);
+	gpusort_check_sort_failed(stream,
+							  psprintf("Row " UINT64_FORMAT " of the result sorts before row " UINT64_FORMAT
+									   ", by column %d of the order.", row + 1, row, column + 1));
 }
 
 void
 gpusort_check_sorted(GpusortStream *stream, const GpusortSorted *sorted)
 {
 	GpusortCheck *check = &stream->check;
-	GpusortCheckRow *bound = &check->group_row;
 	uint64		nulls_before = stream->spec.nulls_first[0] ? stream->nulls : 0;
 	uint64		rows = stream->limit.rows - nulls_before;	/* of the block that are fetched */
 	int			column;
@@ -194,13 +193,13 @@ gpusort_check_sorted(GpusortStream *stream, const GpusortSorted *sorted)
 	if (stream->limit.rows <= (int64) nulls_before || stream->spec.limit_ties || gpusort_groups_bounded(stream) ||
 		sorted->count < rows)
 		return;
-	gpusort_check_row_keep(bound, &check->order, stream->form->element(stream, sorted, rows - 1));
+	ExecCopySlot(check->group_row, stream->form->element(stream, sorted, rows - 1));
 	for (uint64 i = rows; i < sorted->count; i++)
 	{
 		TupleTableSlot *slot = stream->form->element(stream, sorted, i);
 
 		CHECK_FOR_INTERRUPTS();
-		if (gpusort_check_row_compare(bound, &check->order, check->order.n, slot, &column) > 0)
+		if (gpusort_check_compare(&check->order, check->group_row, slot, &column) > 0)
 			gpusort_check_sort_failed(stream,
 									  psprintf("Row " UINT64_FORMAT " of the result sorts before row " INT64_FORMAT ", the last one that the LIMIT fetches, by column %d of the order.",
 											   nulls_before + i + 1, stream->limit.rows, column + 1));
@@ -218,8 +217,7 @@ gpusort_check_cut(GpusortStream *stream, TupleTableSlot *before, TupleTableSlot 
 	GpusortCheck *check = &stream->check;
 	int			column;
 
-	gpusort_check_row_keep(&check->group_row, &check->order, before);
-	if (gpusort_check_row_compare(&check->group_row, &check->order, check->order.n, after, &column) > 0)
+	if (gpusort_check_compare(&check->order, before, after, &column) > 0)
 		gpusort_check_sort_failed(stream, psprintf("The first row of a share sorts before the row before it, by column %d of the order.",
 												   column + 1));
 }
@@ -285,15 +283,15 @@ check_forward(GpusortStream *stream, TupleTableSlot *slot)
 		place->at_end = true;
 		return;
 	}
-	if (place->last.known && gpusort_check_row_compare(&place->last, &check->order, check->order.n, slot, &column) > 0)
+	if (!TupIsNull(place->last) && gpusort_check_compare(&check->order, place->last, slot, &column) > 0)
 		fail_order(stream, place->out.rows, column);
-	gpusort_check_row_keep(&place->last, &check->order, slot);
-	place->last.hash = gpusort_check_hash_slot(slot);
-	gpusort_checksum_add(&place->out, place->last.hash);
+	ExecCopySlot(place->last, slot);
+	place->hash = gpusort_check_hash_slot(slot);
+	gpusort_checksum_add(&place->out, place->hash);
 	if (check->bounded || check->shared)
 		return;
-	if (check->bound.known && place->out.rows <= limit &&
-		gpusort_check_row_compare(&check->bound, &check->order, check->order.n, slot, &column) < 0)
+	if (!TupIsNull(check->bound) && place->out.rows <= limit &&
+		gpusort_check_compare(&check->order, check->bound, slot, &column) < 0)
 		gpusort_check_sort_failed(stream,
 								  psprintf("Row " UINT64_FORMAT " of the result sorts behind the bound of the LIMIT, by column %d of the order.",
 										   place->out.rows, column + 1));
@@ -321,23 +319,26 @@ check_backward(GpusortStream *stream, TupleTableSlot *slot)
 	{
 		/* the last row once more */
 		place->at_end = false;
-		if (TupIsNull(slot) || hash != place->last.hash)
+		if (TupIsNull(slot) || hash != place->hash)
 			gpusort_check_sort_failed(stream, psprintf("A backward read from the end does not return row " UINT64_FORMAT ", the last one.", place->out.rows));
 		return;
 	}
 	if (place->out.rows > 0)
-		gpusort_checksum_subtract(&place->out, place->last.hash);
+	{
+		place->out.rows--;
+		place->out.sum -= place->hash;
+	}
 	if (TupIsNull(slot) != (place->out.rows == 0))
 		gpusort_check_sort_failed(stream, psprintf("A backward read has come to the begin where " UINT64_FORMAT " rows are left.", place->out.rows));
 	if (TupIsNull(slot))
 	{
-		place->last.known = false;
+		ExecClearTuple(place->last);
 		return;
 	}
-	if (gpusort_check_row_compare(&place->last, &check->order, check->order.n, slot, &column) < 0)
+	if (gpusort_check_compare(&check->order, place->last, slot, &column) < 0)
 		fail_order(stream, place->out.rows, column);
-	gpusort_check_row_keep(&place->last, &check->order, slot);
-	place->last.hash = hash;
+	ExecCopySlot(place->last, slot);
+	place->hash = hash;
 }
 
 void
@@ -352,27 +353,28 @@ gpusort_check_return(GpusortStream *stream, TupleTableSlot *slot, bool forward)
 void
 gpusort_check_rewind(GpusortCheck *check)
 {
-	check->place.last.known = false;
+	ExecClearTuple(check->place.last);
 	check->place.at_end = false;
 	check->place.out = (GpusortChecksum) {0};
 }
 
 static void
-copy_place(const GpusortCheck *check, GpusortCheckPlace *to, const GpusortCheckPlace *from, TupleDesc desc)
+copy_place(GpusortCheckPlace *to, const GpusortCheckPlace *from)
 {
-	gpusort_check_row_copy(&to->last, &from->last, &check->order, desc);
-	to->out = from->out;
-	to->at_end = from->at_end;
+	TupleTableSlot *slot = to->last;
+
+	*to = *from;
+	to->last = TupIsNull(from->last) ? ExecClearTuple(slot) : ExecCopySlot(slot, from->last);
 }
 
 void
-gpusort_check_mark(GpusortCheck *check, TupleDesc desc)
+gpusort_check_mark(GpusortCheck *check)
 {
-	copy_place(check, &check->marked, &check->place, desc);
+	copy_place(&check->marked, &check->place);
 }
 
 void
-gpusort_check_restore(GpusortCheck *check, TupleDesc desc)
+gpusort_check_restore(GpusortCheck *check)
 {
-	copy_place(check, &check->place, &check->marked, desc);
+	copy_place(&check->place, &check->marked);
 }

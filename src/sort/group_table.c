@@ -286,11 +286,11 @@ check_behind(GpusortStream *stream, const Table *table, Layout layout, const uin
 		gpusort_check_sort_failed(stream,
 								  psprintf("A row was removed whose group has " UINT64_FORMAT " rows, of which the first %u are wanted.",
 										   entry[0], layout.most));
-	gpusort_check_row_keep(&check->group_row, &check->order,
-						   stream->form->row(stream, (uint32) entry[layout.group_words + layout.row_words * layout.most]));
+	ExecCopySlot(check->group_row,
+				 stream->form->row(stream, (uint32) entry[layout.group_words + layout.row_words * layout.most]));
 	if (slot == NULL)
 		slot = stream->form->row(stream, row);
-	if (gpusort_check_row_compare(&check->group_row, &check->order, check->order.n, slot, &column) > 0 ||
+	if (gpusort_check_compare(&check->order, check->group_row, slot, &column) > 0 ||
 		column < stream->spec.groups.columns)
 		gpusort_check_sort_failed(stream,
 								  psprintf("A row was removed that is not behind row %u of its group: they differ by column %d of the order.",

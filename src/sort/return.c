@@ -260,7 +260,8 @@ void
 gpusort_stream_rewind(GpusortStream *stream)
 {
 	ExecClearTuple(stream->slot);
-	gpusort_check_rewind(&stream->check);
+	if (stream->check.on)
+		gpusort_check_rewind(&stream->check);
 	if (stream->state == GPUSORT_STREAM_CORE)
 		tuplesort_rescan(stream->core);
 	else
@@ -271,7 +272,7 @@ void
 gpusort_stream_mark(GpusortStream *stream)
 {
 	if (stream->check.on)
-		gpusort_check_mark(&stream->check, stream->spec.desc);
+		gpusort_check_mark(&stream->check);
 	if (stream->state == GPUSORT_STREAM_CORE)
 		tuplesort_markpos(stream->core);
 	else
@@ -285,7 +286,7 @@ void
 gpusort_stream_restore(GpusortStream *stream)
 {
 	if (stream->check.on)
-		gpusort_check_restore(&stream->check, stream->spec.desc);
+		gpusort_check_restore(&stream->check);
 	if (stream->state == GPUSORT_STREAM_CORE)
 		tuplesort_restorepos(stream->core);
 	else

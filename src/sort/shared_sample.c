@@ -72,7 +72,6 @@ gpusort_sample_settle(GpusortStream *stream)
 	Sample		sample = {.bare = stream->spec.bare, .slot = stream->left};
 	uint32		state = 0;
 	char	   *row = shared->data;
-	uint64		words[GPUSORT_MAX_WORDS];
 
 	if (stream->rows.store.rows > 0 && pg_atomic_compare_exchange_u32(&shared->sample, &state, SAMPLE_WRITTEN))
 	{
@@ -96,12 +95,7 @@ gpusort_sample_settle(GpusortStream *stream)
 		row += MAXALIGN(gpusort_row_bytes(row, sample.bare));
 	}
 	gpusort_rowkey_settle(key, sample_row, &sample, shared->rows, shared->expected);
-	if (gpusort_rowkey_keeps_values(key))
-	{
-		for (uint32 i = 0; i < shared->rows; i++)
-			gpusort_rowkey_encode(key, sample_row(&sample, i), words);
-		gpusort_rowkey_keep_no_more(key);
-	}
+	gpusort_rowkey_keep_sample(key, sample_row, &sample, shared->rows);
 	ExecClearTuple(stream->left);
 	pfree(sample.rows);
 }

@@ -103,7 +103,8 @@ typedef struct GpusortDrain
 /* How far a result has been returned, for gpusort.verify */
 typedef struct GpusortCheckPlace
 {
-	GpusortCheckRow last;		/* the row that was returned last */
+	TupleTableSlot *last;		/* the row that was returned last; empty: none */
+	uint64		hash;			/* of it */
 	GpusortChecksum out;		/* rows from the first one to that one */
 	bool		at_end;
 } GpusortCheckPlace;
@@ -115,7 +116,8 @@ typedef struct GpusortCheckPlace
  */
 typedef struct GpusortCheck
 {
-	bool		on;				/* everything else is valid */
+	bool		on;				/* everything else is valid, but: */
+	List	  **table;			/* in which its slots are allocated */
 	GpusortCheckSubject subject;
 	GpusortCheckOrder order;
 	GpusortChecksum in;
@@ -124,8 +126,8 @@ typedef struct GpusortCheck
 	bool		has_tail;
 	bool		shared;			/* this process returns only shares of the rows (share.c) */
 	bool		bounded;		/* core keeps only the rows that a LIMIT fetches, and tells of no other ones */
-	GpusortCheckRow bound;		/* the last bound of a LIMIT */
-	GpusortCheckRow group_row;	/* the last row of a sorted set of which the first rows of each group are taken, */
+	TupleTableSlot *bound;		/* the last bound of a LIMIT, or empty */
+	TupleTableSlot *group_row;	/* the last row of a sorted set of which the first rows of each group are taken, */
 	uint64		group_rows;		/* the rows of its group up to it, */
 	uint64		group_count;	/* and these as the bound counts them */
 	GpusortCheckPlace place;
@@ -691,8 +693,8 @@ extern GpusortChecksum gpusort_check_expected(const GpusortCheck *check);
 
 /* As the result does. */
 extern void gpusort_check_rewind(GpusortCheck *check);
-extern void gpusort_check_mark(GpusortCheck *check, TupleDesc desc);
-extern void gpusort_check_restore(GpusortCheck *check, TupleDesc desc);
+extern void gpusort_check_mark(GpusortCheck *check);
+extern void gpusort_check_restore(GpusortCheck *check);
 
 /* Raises an error about the result of the sort. */
 GPUSORT_NORETURN extern void gpusort_check_sort_failed(GpusortStream *stream, const char *detail);

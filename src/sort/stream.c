@@ -38,6 +38,7 @@ gpusort_stream_init(const GpusortSortSpec *spec, EState *estate, TupleTableSlot 
 	stream->right = gpusort_alloc_slot(table, spec->desc, slots);
 	stream->limit.slot = gpusort_alloc_slot(table, spec->desc, slots);
 	stream->limit.rows = -1;
+	stream->check.table = table;
 	stream->number = -1;
 	stream->cxt = AllocSetContextCreate(estate->es_query_cxt, "GpuSort", ALLOCSET_DEFAULT_SIZES);
 	return stream;

@@ -96,6 +96,13 @@ gpusort_keyset_keys(const GpusortKeySet *set, uint64_t row, uint64_t *count)
 	return NULL;
 }
 
+/* For gpu_sort() only */
+bool
+gpusort_keyset_sort_few(const GpusortKeySetSpec *spec, void *keys, size_t count, GpusortReport *report)
+{
+	return false;
+}
+
 void
 gpusort_keyset_end(GpusortKeySet *set)
 {
