@@ -26,8 +26,8 @@ my %floor = (
 	'common' => 0,      # src/guc.*, src/compat.h: for everybody
 );
 
-# guc.h takes the table of algorithms from kernels/, which has no PostgreSQL in it
-my %beside = ('common' => { 'kernels' => 1 });
+# guc.h takes the table of algorithms from kernels/, which has no PostgreSQL in it; a GpuSort Aggregate reads the words of a GpuSort below
+my %beside = ('common' => { 'kernels' => 1 }, 'aggregate' => { 'node' => 1 });
 
 my $tree = $ARGV[0] // '.';
 chdir $tree or die "$tree: $!";

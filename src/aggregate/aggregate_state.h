@@ -167,6 +167,7 @@ typedef struct GpusortOrder
 	PlanState  *ps;
 	MemoryContext group_cxt;
 	bool		direct;
+	bool		borrows;		/* it would be: the words are those of a GpuSort below */
 	int			ngroups;		/* first columns, of the groups, */
 	int			nsorted;		/* with those of the aggregates, by which rows are sorted, too; */
 	int			ncolumns;		/* others may follow */
@@ -241,6 +242,12 @@ extern void gpusort_order_begin(GpusortOrder *order, Size memory);
 
 /* Makes row i of a page the current one, valid until the next call.  False if it is left out. */
 extern bool gpusort_order_evaluate(GpusortOrder *order, GpusortPage *page, int i);
+
+/*
+ * Of an order that is direct, and has one column, of which NULLs do not matter: if a GpuSort below has its values as words, takes these
+ * in place of rows, until the order forgets them.
+ */
+extern bool gpusort_order_take_words(GpusortOrder *order);
 
 /* Gathers the rows of a page. */
 extern void gpusort_order_put(GpusortOrder *order, GpusortPage *page);

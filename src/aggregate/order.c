@@ -24,6 +24,7 @@
 #include "utils/typcache.h"
 
 #include "aggregate/aggregate_state.h"
+#include "node/node.h"
 #include "compat.h"
 #include "guc.h"
 
@@ -473,6 +474,15 @@ gpusort_order_put(GpusortOrder *order, GpusortPage *page)
 		put_evaluated(order, page, i);
 }
 
+/* All rows are there: finds how they can be compared. */
+static void
+find_fast(GpusortOrder *order)
+{
+	order->only_words = order->fast_repeats = order->words != NULL && !order->has_rows;
+	for (int i = order->ngroups; i < order->nsorted && order->fast_repeats; i++)
+		order->fast_repeats = order->columns[i].bitwise || gpusort_scaled_is(order->packing.fields[i].type);
+}
+
 void
 gpusort_order_sort(GpusortOrder *order)
 {
@@ -485,9 +495,31 @@ gpusort_order_sort(GpusortOrder *order)
 	}
 	if (order->has_rows)
 		gpusort_stream_finish(order->rows);
-	order->only_words = order->fast_repeats = order->words != NULL && !order->has_rows;
-	for (int i = order->ngroups; i < order->nsorted && order->fast_repeats; i++)
-		order->fast_repeats = order->columns[i].bitwise || gpusort_scaled_is(order->packing.fields[i].type);
+	find_fast(order);
+}
+
+bool
+gpusort_order_take_words(GpusortOrder *order)
+{
+	const GpusortSortSpec *spec;
+	uint64		most;
+
+	order->words = gpusort_node_words(outerPlanState(order->ps), &spec);
+	if (order->words == NULL)
+		return false;
+	most = PG_UINT64_MAX >> (64 - 8 * spec->value_type->key_bytes);
+	order->packing.n = 1;
+	order->packing.narrow = spec->value_type->key_bytes == sizeof(uint32);
+	order->packing.fields[0] = (GpusortField) {
+		.type = spec->value_type,
+		.descending = spec->descending,
+		.most = most,
+		.bits = 8 * spec->value_type->key_bytes,
+	};
+	order->direct = false;
+	order->borrows = true;
+	find_fast(order);
+	return true;
 }
 
 /* ---- reading ---- */
@@ -669,6 +701,8 @@ gpusort_order_forget(GpusortOrder *order)
 	if (order->rows != NULL)
 		gpusort_stream_end(order->rows);
 	order->words = NULL;
+	order->direct |= order->borrows;
+	order->borrows = false;
 	order->has_rows = order->chosen = order->fetched = order->has_word = order->only_words = false;
 	order->row = NULL;
 	order->nsample = order->nput = order->nreserved = 0;

@@ -453,6 +453,26 @@ gather(GpusortResults *results)
 	}
 }
 
+/* Without groups, and where nothing but different values are counted: a GpuSort below hands over its words. */
+static void
+take_child_words(GpusortResults *results)
+{
+	Source	   *source = linitial(results->sources);
+	ListCell   *lc;
+
+	if (results->ngroups > 0 || source->steps != NIL || source->order->ncolumns != 1)
+		return;
+	foreach(lc, source->members)
+	{
+		const GpusortMember *member = lfirst(lc);
+
+		if (member->kind != GPUSORT_AGGREGATE_COUNT && member->kind != GPUSORT_AGGREGATE_MODE)
+			return;
+	}
+	if (gpusort_order_take_words(source->order))
+		source->bulk = takes_words(source);
+}
+
 /* Goes to the next row of a source, unless the current one has not been taken.  False at the end. */
 static bool
 fetch(GpusortResults *results, Source *source)
@@ -579,6 +599,8 @@ read_all(GpusortResults *results)
 		gpusort_order_begin_group(source->order);
 		if (fetch(results, source))
 			read_group(results, source);
+		if (source->order->borrows)
+			results->rows += source->order->nread;
 	}
 }
 
@@ -640,6 +662,8 @@ gpusort_results_next(GpusortResults *results, Datum *values, bool *nulls)
 	begin_group(results);
 	if (!results->begun && results->nstreams > 0)
 		gather(results);
+	else if (!results->begun)
+		take_child_words(results);
 	results->begun = true;
 	if (results->ngroups == 0)
 		read_all(results);

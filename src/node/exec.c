@@ -9,6 +9,7 @@
 
 #include "access/parallel.h"
 #include "executor/executor.h"
+#include "executor/instrument.h"
 #include "utils/memutils.h"
 
 #include "base/shmem.h"
@@ -124,6 +125,27 @@ exec_node(CustomScanState *css)
 	if (unlikely(node->shares != NULL))
 		return gpusort_shares_next(node->shares, node->stream);
 	return gpusort_stream_next(node->stream, ScanDirectionIsForward(direction));
+}
+
+GpusortStream *
+gpusort_node_words(PlanState *state, const GpusortSortSpec **spec)
+{
+	GpusortNode *node = (GpusortNode *) state;
+	GpusortStreamFigures figures;
+
+	if (!IsA(state, CustomScanState) || node->css.methods != &exec_methods || node->spec.value_type == NULL ||
+		node->shares != NULL || node->sorted)
+		return NULL;
+	if (state->chgParam != NULL)
+		ExecReScan(state);
+	if (state->instrument != NULL)
+		InstrStartNode(state->instrument);
+	sort_node(node);
+	gpusort_stream_figures(node->stream, &figures);
+	if (state->instrument != NULL)
+		InstrStopNode(state->instrument, 0);
+	*spec = &node->spec;
+	return figures.core_reason == NULL ? node->stream : NULL;
 }
 
 /* Counts and frees the sort.  The next exec_node() reads the child again and sorts anew. */

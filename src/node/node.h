@@ -43,6 +43,14 @@ extern void gpusort_node_unpack(GpusortSortSpec *spec, CustomScanState *css, boo
 /* Returns the rows that the parent fetches at most, of each group if there are any, as the LIMIT is now; -1: all. */
 extern int64 gpusort_node_limit(const GpusortSortSpec *spec, ExprContext *context);
 
+/* ---- exec.c ---- */
+
+/*
+ * If a plan node's state is a GpuSort of single values, without shares, executes it, and returns its stream, of which the caller reads the
+ * words in place of rows, once.  NULL: rows must be fetched.  *spec: its description
+ */
+extern GpusortStream *gpusort_node_words(PlanState *state, const GpusortSortSpec **spec);
+
 /* ---- feed.c ---- */
 
 typedef struct GpusortFeed GpusortFeed;

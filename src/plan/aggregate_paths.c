@@ -246,6 +246,30 @@ offer_groups(PlannerInfo *root, RelOptInfo *input, RelOptInfo *grouped, const Ag
 		offer(root, grouped, serial, path, saving);
 }
 
+/* Without groups: will a GpuSort below hand over the values of a column as words, of which different ones are counted? */
+static bool
+takes_child_words(List *aggrefs)
+{
+	ListCell   *lc;
+
+	foreach(lc, aggrefs)
+	{
+		const Aggref *aggref = lfirst_node(Aggref, lc);
+		GpusortAggregateKind kind = gpusort_aggregate_kind(aggref);
+		const GpusortType *type;
+		GpusortAggregateColumn *order;
+		int			n;
+
+		if (kind != GPUSORT_AGGREGATE_COUNT && kind != GPUSORT_AGGREGATE_MODE)
+			return false;
+		order = gpusort_aggregate_order(aggref, &n);
+		type = gpusort_aggregate_type(order->expr);
+		if (n != 1 || !IsA(order->expr, Var) || type == NULL || gpusort_scaled_is(type))
+			return false;
+	}
+	return true;
+}
+
 void
 gpusort_plan_offer_aggregates(PlannerInfo *root, RelOptInfo *input, RelOptInfo *grouped)
 {
@@ -268,7 +292,9 @@ gpusort_plan_offer_aggregates(PlannerInfo *root, RelOptInfo *input, RelOptInfo *
 		aggrefs = lappend(aggrefs, GPUSORT_AGGINFO_AGGREF((AggInfo *) lfirst(lc)));
 	if (serial.aggstrategy == AGG_PLAIN)
 	{
-		Path	   *path = presort(root, grouped, partial, rows, &saving);
+		/* one process makes words of rows faster than it takes the rows of all processes */
+		Path	   *path = gpusort_plan_takes_words(NIL, aggrefs) && !takes_child_words(aggrefs) ? NULL :
+			presort(root, grouped, partial, rows, &saving);
 
 		offer(root, grouped, &serial, path, saving);
 	}
