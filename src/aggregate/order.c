@@ -104,8 +104,8 @@ describe_field(const GpusortOrder *order, int i, GpusortField *field)
 		return false;
 	if (i >= order->nsorted)
 		return true;
-	/* groups of floats may differ in their bits */
-	if (i < order->ngroups && !column->bitwise)
+	/* zeros differ in their bits, by which words are sorted: they may be last only */
+	if (!column->bitwise && (i < order->ngroups || (i < order->nsorted - 1 && !gpusort_scaled_is(field->type))))
 		return false;
 	return gpusort_aggregate_default_order(column->by.sort_operator, exprType((Node *) column->expr), &field->descending);
 }

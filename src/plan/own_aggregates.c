@@ -153,14 +153,14 @@ add_shown(Node *node, Parts *parts)
 	return parts->groups[0] == NIL;
 }
 
-/* Will an expression be a field of a word?  alone: it is the only one. */
+/* Will an expression be a field of a word?  alone: it is the only one; last: rows are not sorted by others behind it. */
 static bool
-fits_in_word(const Expr *expr, bool alone)
+fits_in_word(const Expr *expr, bool alone, bool last)
 {
 	const GpusortType *type = gpusort_aggregate_type(expr);
 
 	/* floats take all bits of a word */
-	return type != NULL && (type->kind != GPUSORT_KIND_FLOAT8 || alone);
+	return type != NULL && (type->kind != GPUSORT_KIND_FLOAT8 || alone) && (type->kind != GPUSORT_KIND_FLOAT4 || last);
 }
 
 bool
@@ -171,7 +171,7 @@ gpusort_plan_takes_words(List *groups, List *aggrefs)
 
 	foreach(lc, groups)
 	{
-		if (!fits_in_word(lfirst(lc), false) || gpusort_aggregate_type(lfirst(lc))->kind == GPUSORT_KIND_FLOAT4)
+		if (!fits_in_word(lfirst(lc), false, false))
 			return false;
 	}
 	foreach(lc, aggrefs)
@@ -187,7 +187,7 @@ gpusort_plan_takes_words(List *groups, List *aggrefs)
 			order = gpusort_aggregate_order(aggref, &n);
 		for (int i = 0; i < n; i++)
 		{
-			if (!fits_in_word(order[i].expr, n == 1 && groups == NIL))
+			if (!fits_in_word(order[i].expr, n == 1 && groups == NIL, i == n - 1))
 				return false;
 		}
 		if (n > 0 && gpusort_aggregate_kind(aggref) != GPUSORT_AGGREGATE_OTHER)
@@ -197,7 +197,7 @@ gpusort_plan_takes_words(List *groups, List *aggrefs)
 			const TargetEntry *entry = lfirst_node(TargetEntry, lc2);
 
 			if (!entry->resjunk && !IsA(entry->expr, Const) &&
-				!fits_in_word(entry->expr, groups == NIL && list_length(aggref->args) == 1))
+				!fits_in_word(entry->expr, groups == NIL && list_length(aggref->args) == 1, true))
 				return false;
 		}
 	}

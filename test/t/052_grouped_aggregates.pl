@@ -83,6 +83,11 @@ same_answer('groups whose hashes are equal, and that do not fit in memory togeth
 same_answer("groups of hash values, $_", "SELECT h, count(DISTINCT id), count(*) FROM (SELECT id, CASE WHEN id % 2 = 0 THEN hash$_ ELSE hash$_ + 0 END AS h FROM big WHERE id < 5000) q GROUP BY h ORDER BY h")
   foreach 'int4(id / 50)', "text((id / 50)::text)";
 
+# zeros that differ in their bits are equal, also in words; v tells their rows apart
+answer($session, "CREATE TABLE zeros AS SELECT i % 2 AS g, i * 7 % 100 AS v, (CASE WHEN i % 4 < 2 THEN '-0' ELSE '0' END)::float4 AS z FROM generate_series(1, 99) i");
+same_answer("rows behind zeros: $_", "SELECT $_, array_agg(v ORDER BY z, v), array_agg(v ORDER BY z DESC, v DESC), count(DISTINCT z), string_agg(DISTINCT v::text, z::text) FROM zeros GROUP BY 1 ORDER BY 1")
+  foreach 'g', 'g + z', '1::int';
+
 # ---- plans ----
 
 like(answer($session, "EXPLAIN (COSTS OFF) SELECT few + 1, x, $median, count(*) FROM big GROUP BY few, x HAVING count(DISTINCT v) > 3 ORDER BY x DESC, few"),
