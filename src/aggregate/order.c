@@ -49,40 +49,51 @@ gpusort_order_init(PlanState *ps, MemoryContext group_cxt, bool direct)
 	return order;
 }
 
-int
-gpusort_order_add_column(GpusortOrder *order, Expr *expr, int guard)
+static GpusortOrderColumn *
+append_column(GpusortOrder *order, Expr *expr, int guard)
 {
 	GpusortOrderColumn *column;
 
-	for (int i = 0; i < order->ncolumns; i++)
-	{
-		if (order->columns[i].guard == guard && equal(order->columns[i].expr, expr))
-			return i;
-	}
 	if (order->ncolumns == order->room)
 		order->columns = repalloc(order->columns, (order->room *= 2) * sizeof(GpusortOrderColumn));
-	column = &order->columns[order->ncolumns];
+	column = &order->columns[order->ncolumns++];
 	*column = (GpusortOrderColumn) {.expr = expr, .guard = guard};
 	if (IsA(expr, Var) && ((Var *) expr)->varattno > 0)
 		column->attno = ((Var *) expr)->varattno;
 	else
 		column->state = ExecInitExpr(expr, order->ps);
 	get_typlenbyval(exprType((Node *) expr), &column->length, &column->by_value);
-	return order->ncolumns++;
+	return column;
+}
+
+int
+gpusort_order_add_column(GpusortOrder *order, Expr *expr, int guard)
+{
+	for (int i = 0; i < order->ncolumns; i++)
+	{
+		if (order->columns[i].guard == guard && equal(order->columns[i].expr, expr))
+			return i;
+	}
+	append_column(order, expr, guard);
+	return order->ncolumns - 1;
 }
 
 void
 gpusort_order_add_sorted(GpusortOrder *order, const GpusortAggregateColumn *from)
 {
-	int			n = gpusort_order_add_column(order, from->expr, -1);
-	GpusortOrderColumn *column = &order->columns[n];
+	GpusortOrderColumn *column;
 	const GpusortType *type = gpusort_type_find(exprType((Node *) from->expr));
 
 	/* within a group, its columns do not differ */
-	if (n < order->nsorted)
-		return;
+	for (int i = 0; i < order->nsorted; i++)
+	{
+		if (gpusort_aggregate_same_family(order->columns[i].by.sort_operator, from->operator) &&
+			equal(order->columns[i].expr, from->expr))
+			return;
+	}
+	column = append_column(order, from->expr, -1);
 	order->nsorted++;
-	column->by = gpusort_rowkey_column(n + 1, from->operator, from->collation, from->nulls_first, from->expr);
+	column->by = gpusort_rowkey_column(order->nsorted, from->operator, from->collation, from->nulls_first, from->expr);
 	column->collation = exprCollation((Node *) from->expr);
 	column->bitwise = type != NULL && type->kind != GPUSORT_KIND_FLOAT4 && type->kind != GPUSORT_KIND_FLOAT8 &&
 		from->equals == lookup_type_cache(type->typid, TYPECACHE_EQ_OPR)->eq_opr;

@@ -129,7 +129,7 @@ is_sorted_by(const Sort *sort, int n, const GpusortAggregateColumn *column)
 	for (int i = 0; i < n; i++)
 	{
 		if (sort->sortColIdx[i] == var->varattno && sort->collations[i] == var->varcollid &&
-			get_equality_op_for_ordering_op(sort->sortOperators[i], NULL) == column->equals)
+			gpusort_aggregate_same_family(sort->sortOperators[i], column->operator))
 			return true;
 	}
 	return false;

@@ -88,6 +88,15 @@ answer($session, "CREATE TABLE zeros AS SELECT i % 2 AS g, i * 7 % 100 AS v, (CA
 same_answer("rows behind zeros: $_", "SELECT $_, array_agg(v ORDER BY z, v), array_agg(v ORDER BY z DESC, v DESC), count(DISTINCT z), string_agg(DISTINCT v::text, z::text) FROM zeros GROUP BY 1 ORDER BY 1")
   foreach 'g', 'g + z', '1::int';
 
+# texts that are equal in the order of a group, or of an aggregate, and differ in another one
+if (@icu)
+{
+	answer($session, "CREATE TABLE alike AS SELECT i AS v, (CASE WHEN i % 2 = 0 THEN 'A' ELSE 'a' END || i % 3)::text COLLATE nocase AS x FROM generate_series(1, 50) i");
+	same_answer("two orders of equal texts: $_", "SELECT $_")
+	  foreach 'array_agg(x ORDER BY x, x USING ~<~), count(DISTINCT v) FROM alike',
+	  map { "lower(min(v::text || x)), $_ FROM alike GROUP BY x ORDER BY 1" } 'array_agg(x ORDER BY x USING ~<~)', 'array_agg(x ORDER BY x USING ~>~), count(DISTINCT v)', 'percentile_disc(ARRAY[0, 1]) WITHIN GROUP (ORDER BY x USING ~>~), count(DISTINCT v)';
+}
+
 # ---- plans ----
 
 like(answer($session, "EXPLAIN (COSTS OFF) SELECT few + 1, x, $median, count(*) FROM big GROUP BY few, x HAVING count(DISTINCT v) > 3 ORDER BY x DESC, few"),
