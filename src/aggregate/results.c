@@ -91,7 +91,7 @@ add_source(GpusortResults *results, const GpusortAggregateColumn *groups, int ng
 	source->order->ngroups = source->order->nsorted;
 	for (int i = 0; i < nby; i++)
 		gpusort_order_add_sorted(source->order, &by[i]);
-	source->order->skips_nulls = nby > 0 && !direct;
+	source->order->skips_nulls = source->order->nsorted > source->order->ngroups && !direct;
 	results->sources = lappend(results->sources, source);
 	results->nstreams += !direct;
 	return source;

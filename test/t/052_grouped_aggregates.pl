@@ -122,6 +122,9 @@ foreach my $query (
 	same_answer("core's answer", $query);
 }
 
+# a sort by nothing but columns of groups; eight of them fill a row's flags
+same_answer("aggregates of a group's own columns: $_", "SELECT few, v % 2, count(DISTINCT few) FILTER (WHERE v > 500), mode() WITHIN GROUP (ORDER BY v % 2 DESC), percentile_disc(0.5) WITHIN GROUP (ORDER BY few) FILTER (WHERE v < 9), $own FROM big WHERE id < 9000 GROUP BY few, v % 2 $_ ORDER BY few, v % 2 $_")
+  foreach '', ', v % 3, v % 4, v % 5, v % 6, v % 7, v % 8', ', x, n';
 same_answer("columns that the groups determine, equal names and states of any size: $_", $_)
   foreach "SELECT id, k, $own FROM big WHERE id < 99 GROUP BY id ORDER BY id", "SELECT few, $own, cardinality(own_list(id)) FROM big GROUP BY few ORDER BY few",
   @icu ? "SELECT min(n COLLATE \"C\"), $own FROM (SELECT v, (CASE WHEN k > 0 THEN 'A' ELSE 'a' END || few)::name COLLATE nocase AS n FROM big) q GROUP BY n ORDER BY n" : ();
