@@ -19,6 +19,7 @@
 #include "miscadmin.h"
 #include "nodes/nodeFuncs.h"
 #include "utils/datum.h"
+#include "utils/expandeddatum.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/typcache.h"
@@ -257,6 +258,8 @@ gpusort_order_evaluate(GpusortOrder *order, GpusortPage *page, int i)
 		}
 		econtext->ecxt_outertuple = gpusort_page_slot(page, i);
 		slot->tts_values[c] = ExecEvalExprSwitchContext(column->state, econtext, &slot->tts_isnull[c]);
+		/* several aggregates may take it */
+		slot->tts_values[c] = MakeExpandedObjectReadOnly(slot->tts_values[c], slot->tts_isnull[c], column->length);
 	}
 	order->values = slot->tts_values;
 	order->nulls = slot->tts_isnull;

@@ -198,6 +198,13 @@ CREATE AGGREGATE finished(int) (SFUNC = array_append, STYPE = int[], INITCOND = 
 CREATE FUNCTION changed(a int[]) RETURNS int[] LANGUAGE plpgsql AS 'BEGIN a[1] := coalesce(a[1], 0) + 100; RETURN a; END';
 CREATE FUNCTION made(n int) RETURNS int[] LANGUAGE plpgsql AS 'DECLARE a int[]; BEGIN FOR i IN 1 .. n LOOP a[i] := -i; END LOOP; RETURN a; END';
 SQL
+answer($session, <<'SQL');
+CREATE FUNCTION changing(n int, a int[]) RETURNS int LANGUAGE plpgsql AS 'BEGIN a[1] := 1000; RETURN n + cardinality(a); END';
+CREATE FUNCTION reading(n int, a int[]) RETURNS int LANGUAGE plpgsql AS 'BEGIN RETURN n + a[1]; END';
+CREATE AGGREGATE changing(int[]) (SFUNC = changing, STYPE = int, INITCOND = 0);
+CREATE AGGREGATE reading(int[]) (SFUNC = reading, STYPE = int, INITCOND = 0);
+SQL
+same_answer('an aggregate changes an array that is the argument of another one, too', "SELECT changing(array_append('{}'::int[], id)), reading(array_append('{}'::int[], id)), count(DISTINCT v) FROM big WHERE id < 9");
 foreach my $rest ('FROM (SELECT * FROM big WHERE id < 9 OFFSET 0) q', 'FROM big WHERE id < 400 GROUP BY few')
 {
 	same_answer("an array that a function changes is used twice $rest", "SELECT changed(finished($_)), made(5), finished($_), made(6), changed(finished($_)), count(DISTINCT v) $rest")
