@@ -34,6 +34,7 @@ typedef struct Parts
 	List	   *groups[5];		/* the columns of the groups, as in the node's custom_private */
 	List	   *sorting;		/* Aggrefs that sort, */
 	List	   *others;			/* and all others */
+	int			columns;		/* of a row of the node, which has all results, or all arguments */
 	bool		shows_order;	/* one of these shows the order of the rows, which a Sort below may have made */
 	Plan	   *sorted;			/* a plan of the rows in the order of all aggregates; NULL: the node sorts */
 	const char *refusal;		/* why the Agg stays core's */
@@ -59,7 +60,6 @@ static bool
 find_aggregates(const Agg *agg, Parts *parts)
 {
 	bool		presorted = true;	/* all that sort come in order by one Sort below: that is faster, but for DISTINCT */
-	int			columns = agg->numCols;
 	ListCell   *lc;
 
 	foreach(lc, gpusort_aggregate_list(agg))
@@ -69,7 +69,7 @@ find_aggregates(const Agg *agg, Parts *parts)
 
 		if (reason != NULL)
 			return refuse(parts, reason);
-		columns += list_length(aggref->args) + 1;
+		parts->columns += list_length(aggref->args) + 1;
 		if (gpusort_aggregate_sorts(aggref))
 		{
 			if (GPUSORT_AGG_PRESORTED(aggref) && !sorts(outerPlan(agg)))
@@ -83,10 +83,7 @@ find_aggregates(const Agg *agg, Parts *parts)
 		parts->others = lappend(parts->others, aggref);
 		parts->shows_order |= !gpusort_aggregate_is_harmless(aggref);
 	}
-	if (presorted)
-		return refuse(parts, "one sort below serves all aggregates");
-	/* a row of the node has all results, or all arguments */
-	return columns <= MaxTupleAttributeNumber || refuse(parts, "it has too many aggregates");
+	return !presorted || refuse(parts, "one sort below serves all aggregates");
 }
 
 /*
@@ -304,6 +301,8 @@ find_parts(Agg *agg, Parts *parts)
 		return refuse(parts, "rows come in the order of the groups");
 	if (add_shown((Node *) agg->plan.targetlist, parts) || add_shown((Node *) agg->plan.qual, parts))
 		return refuse(parts, "the target list uses columns beside those of the groups");
+	if (parts->columns + list_length(parts->groups[0]) > MaxTupleAttributeNumber)
+		return refuse(parts, "it has too many aggregates");
 	if (find_order(agg, parts, words))
 		return true;
 	if (agg->numCols > 0 && !IsA(child, Sort))

@@ -234,13 +234,17 @@ same_answer("functions of other extensions find out: $_", "SELECT $_", 'SELECT t
   foreach 'told(k), count(DISTINCT v) FROM big WHERE id < 5000', 'told(k + 1), told(k), told_again(k), count(DISTINCT v) FROM big WHERE id < 5000', 'few, told(k), count(DISTINCT v) FROM big WHERE id < 5000 GROUP BY few ORDER BY few',
   'told(k ORDER BY k) FROM big WHERE id < 5000', 'few, told(DISTINCT k ORDER BY k), told_again(DISTINCT k ORDER BY k) FROM big WHERE id < 5000 GROUP BY few ORDER BY few';
 
-# ---- more aggregates than a tuple has columns ----
+# ---- parallel plans, and more columns than a tuple has ----
 
+answer($session, 'CREATE TABLE wide (id int PRIMARY KEY, ' . join(', ', map { "c$_ int" } 1 .. 1500) . ')', 'INSERT INTO wide (id, c1, c2) SELECT i, i % 7, i % 5 FROM generate_series(1, 50) i');
 foreach my $workers (0, 2)
 {
 	my $many = join ', ', map { "max(v + $_) + min(v + $_) + sum(id + $_)" } 1 .. 600;
 	my @parallel = ('SET parallel_setup_cost = 0', 'SET parallel_tuple_cost = 0', 'SET min_parallel_table_scan_size = 0', "SET max_parallel_workers_per_gather = $workers");
 
+	same_answer("rows for which an order fails are left out, $workers workers: $_", @parallel, "SELECT few, $_ FILTER (WHERE v > 0) FROM big GROUP BY few ORDER BY few")
+	  foreach 'count(DISTINCT (1000 / v)::text)', 'max(id ORDER BY (1000 / v)::text)';
+	same_answer("many columns that the groups determine, $workers workers", @parallel, 'SELECT md5(string_agg(r::text, NULL)) FROM (SELECT wide.*, count(DISTINCT c1), ' . join(', ', map { "max(c1 + $_) + min(c2 - $_) + sum(c1 - $_)" } 1 .. 140) . ' FROM wide GROUP BY id ORDER BY id) r');
 	same_answer("many aggregates, $workers workers $_", @parallel, "SELECT md5(r::text) FROM (SELECT count(DISTINCT v), $many FROM big WHERE id < 3000 $_) r")
 	  foreach '', 'GROUP BY few ORDER BY few';
 	answer($session, map { /(\w+) =/ ? "RESET $1" : () } @parallel);
