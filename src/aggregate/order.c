@@ -592,7 +592,7 @@ equals(GpusortOrder *order, const GpusortKept *kept, int first, int end)
 static void
 keep(GpusortOrder *order, GpusortKept *kept, int first, int end)
 {
-	MemoryContext old = MemoryContextSwitchTo(order->group_cxt);
+	MemoryContext old = MemoryContextSwitchTo(order->econtext->ecxt_per_tuple_memory);
 
 	for (int i = first; i < end; i++)
 	{
@@ -601,8 +601,11 @@ keep(GpusortOrder *order, GpusortKept *kept, int first, int end)
 		if (kept->known && !kept->nulls[i] && !column->by_value)
 			pfree(DatumGetPointer(kept->values[i]));
 		kept->values[i] = gpusort_order_value(order, i, &kept->nulls[i]);
-		if (!kept->nulls[i] && (!order->is_word || order->allocates))
-			kept->values[i] = datumCopy(kept->values[i], column->by_value, column->length);
+		if (kept->nulls[i] || column->by_value)
+			continue;
+		MemoryContextSwitchTo(order->group_cxt);
+		kept->values[i] = datumCopy(kept->values[i], false, column->length);
+		MemoryContextSwitchTo(order->econtext->ecxt_per_tuple_memory);
 	}
 	kept->known = true;
 	MemoryContextSwitchTo(old);

@@ -519,6 +519,7 @@ static void
 seek_percentiles(GpusortResults *results, Source *source)
 {
 	uint64		place = 0;
+	MemoryContext old;
 	ListCell   *lc;
 
 	while (place != PG_UINT64_MAX)
@@ -536,7 +537,9 @@ seek_percentiles(GpusortResults *results, Source *source)
 				if (member->places[i] == place)
 				{
 					gpusort_order_seek(source->order, place);
+					old = MemoryContextSwitchTo(results->group_cxt);
 					gpusort_member_find(member, place, gpusort_order_value(source->order, member->column, &isnull));
+					MemoryContextSwitchTo(old);
 				}
 				else if (member->places[i] > place)
 					next = Min(next, member->places[i]);

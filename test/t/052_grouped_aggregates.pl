@@ -152,9 +152,14 @@ foreach my $limit ('64kB', '1GB')
 answer($session, "SET gpusort.memory_limit = '64kB'");
 is(answer($session, $files, $contexts), "0\n0", 'no temporary file and no memory is left');
 
+# numbers with few digits, one of which has no word
+answer($session, "CREATE TABLE digits AS SELECT 1 AS g, (CASE i WHEN 5000 THEN 9999999999 ELSE i / 100.0 END)::numeric(12, 2) AS n FROM generate_series(1, 20000) i");
+cmp_ok(answer($session, q{SELECT bytes FROM (SELECT g, count(DISTINCT n) AS n, (SELECT sum(used_bytes) FROM pg_backend_memory_contexts WHERE name ~ '^GpuSort group') AS bytes FROM digits GROUP BY g OFFSET 0) q WHERE n > 0}),
+	'<', 20000, 'distinct numbers take no memory');
+
 # rescans take no more memory
-answer($session, 'BEGIN', "DECLARE c NO SCROLL CURSOR FOR SELECT g, l.* FROM generate_series(1, 400) g, LATERAL (SELECT few, $mode, $median, percentile_disc(ARRAY[0.1, g / 1000.0]) WITHIN GROUP (ORDER BY v), array_agg(x), avg(f) "
-	. 'FROM big WHERE id BETWEEN g * 50 AND g * 50 + 300 GROUP BY few LIMIT 1) l', 'MOVE 50 FROM c');
+answer($session, 'BEGIN', "DECLARE c NO SCROLL CURSOR FOR SELECT g, l.*, m.* FROM generate_series(1, 400) g, LATERAL (SELECT few, $mode, $median, percentile_disc(ARRAY[0.1, g / 1000.0]) WITHIN GROUP (ORDER BY v), array_agg(x), avg(f) "
+	. 'FROM big WHERE id BETWEEN g * 50 AND g * 50 + 300 GROUP BY few LIMIT 1) l, LATERAL (SELECT percentile_disc(array_fill(0.7, ARRAY[100])) WITHIN GROUP (ORDER BY n) FROM digits WHERE n < g.g) m', 'MOVE 50 FROM c');
 my $bytes = 'SELECT sum(used_bytes), count(*) FROM pg_backend_memory_contexts';
 my ($before, $few_contexts) = split /\|/, answer($session, $bytes);
 my ($after, $many_contexts) = split /\|/, answer($session, 'MOVE 340 FROM c', $bytes);
