@@ -529,21 +529,22 @@ seek_percentiles(GpusortResults *results, Source *source)
 		foreach(lc, source->members)
 		{
 			GpusortMember *member = lfirst(lc);
+			bool		wanted = false;
 			bool		isnull;
 
 			member->nvalues = source->order->count;
 			for (int i = 0; i < member->nplaces; i++)
 			{
-				if (member->places[i] == place)
-				{
-					gpusort_order_seek(source->order, place);
-					old = MemoryContextSwitchTo(results->group_cxt);
-					gpusort_member_find(member, place, gpusort_order_value(source->order, member->column, &isnull));
-					MemoryContextSwitchTo(old);
-				}
-				else if (member->places[i] > place)
+				wanted |= member->places[i] == place;
+				if (member->places[i] > place)
 					next = Min(next, member->places[i]);
 			}
+			if (!wanted)
+				continue;
+			gpusort_order_seek(source->order, place);
+			old = MemoryContextSwitchTo(results->group_cxt);
+			gpusort_member_find(member, place, gpusort_order_value(source->order, member->column, &isnull));
+			MemoryContextSwitchTo(old);
 		}
 		place = next;
 	}
