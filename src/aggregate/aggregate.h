@@ -61,6 +61,9 @@ extern const GpusortType *gpusort_aggregate_type(const Expr *expr);
 /* Is this the operator of a type's own order, or of its reverse?  Sets *descending. */
 extern bool gpusort_aggregate_default_order(Oid operator, Oid type, bool *descending);
 
+/* Are two operators those of one order, or of its reverse?  Equal texts may differ in another one, as under nocase and by ~<~. */
+extern bool gpusort_aggregate_same_family(Oid a, Oid b);
+
 /* A column by which rows are sorted, for groups or for an aggregate */
 typedef struct GpusortAggregateColumn
 {

@@ -125,6 +125,18 @@ gpusort_aggregate_default_order(Oid operator, Oid type, bool *descending)
 	return true;
 }
 
+bool
+gpusort_aggregate_same_family(Oid a, Oid b)
+{
+	Oid			family;
+	Oid			other;
+	Oid			input;
+	GPUSORT_ORDERING ordering;
+
+	return get_ordering_op_properties(a, &family, &input, &ordering) &&
+		get_ordering_op_properties(b, &other, &input, &ordering) && family == other;
+}
+
 /* The column by which values of a type, or those of a cast of it, are sorted in the type's own order. */
 static GpusortAggregateColumn
 own_order(Expr *expr, bool descending, bool nulls_first)

@@ -19,6 +19,7 @@
 #include "miscadmin.h"
 #include "nodes/nodeFuncs.h"
 #include "utils/datum.h"
+#include "utils/expandeddatum.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/typcache.h"
@@ -50,40 +51,51 @@ gpusort_order_init(PlanState *ps, MemoryContext group_cxt, bool direct)
 	return order;
 }
 
-int
-gpusort_order_add_column(GpusortOrder *order, Expr *expr, int guard)
+static GpusortOrderColumn *
+append_column(GpusortOrder *order, Expr *expr, int guard)
 {
 	GpusortOrderColumn *column;
 
-	for (int i = 0; i < order->ncolumns; i++)
-	{
-		if (order->columns[i].guard == guard && equal(order->columns[i].expr, expr))
-			return i;
-	}
 	if (order->ncolumns == order->room)
 		order->columns = repalloc(order->columns, (order->room *= 2) * sizeof(GpusortOrderColumn));
-	column = &order->columns[order->ncolumns];
+	column = &order->columns[order->ncolumns++];
 	*column = (GpusortOrderColumn) {.expr = expr, .guard = guard};
 	if (IsA(expr, Var) && ((Var *) expr)->varattno > 0)
 		column->attno = ((Var *) expr)->varattno;
 	else
 		column->state = ExecInitExpr(expr, order->ps);
 	get_typlenbyval(exprType((Node *) expr), &column->length, &column->by_value);
-	return order->ncolumns++;
+	return column;
+}
+
+int
+gpusort_order_add_column(GpusortOrder *order, Expr *expr, int guard)
+{
+	for (int i = 0; i < order->ncolumns; i++)
+	{
+		if (order->columns[i].guard == guard && equal(order->columns[i].expr, expr))
+			return i;
+	}
+	append_column(order, expr, guard);
+	return order->ncolumns - 1;
 }
 
 void
 gpusort_order_add_sorted(GpusortOrder *order, const GpusortAggregateColumn *from)
 {
-	int			n = gpusort_order_add_column(order, from->expr, -1);
-	GpusortOrderColumn *column = &order->columns[n];
+	GpusortOrderColumn *column;
 	const GpusortType *type = gpusort_type_find(exprType((Node *) from->expr));
 
 	/* within a group, its columns do not differ */
-	if (n < order->nsorted)
-		return;
+	for (int i = 0; i < order->nsorted; i++)
+	{
+		if (gpusort_aggregate_same_family(order->columns[i].by.sort_operator, from->operator) &&
+			equal(order->columns[i].expr, from->expr))
+			return;
+	}
+	column = append_column(order, from->expr, -1);
 	order->nsorted++;
-	column->by = gpusort_rowkey_column(n + 1, from->operator, from->collation, from->nulls_first, from->expr);
+	column->by = gpusort_rowkey_column(order->nsorted, from->operator, from->collation, from->nulls_first, from->expr);
 	column->collation = exprCollation((Node *) from->expr);
 	column->bitwise = type != NULL && type->kind != GPUSORT_KIND_FLOAT4 && type->kind != GPUSORT_KIND_FLOAT8 &&
 		from->equals == lookup_type_cache(type->typid, TYPECACHE_EQ_OPR)->eq_opr;
@@ -105,8 +117,8 @@ describe_field(const GpusortOrder *order, int i, GpusortField *field)
 		return false;
 	if (i >= order->nsorted)
 		return true;
-	/* groups of floats may differ in their bits */
-	if (i < order->ngroups && !column->bitwise)
+	/* zeros differ in their bits, by which words are sorted: they may be last only */
+	if (!column->bitwise && (i < order->ngroups || (i < order->nsorted - 1 && !gpusort_scaled_is(field->type))))
 		return false;
 	return gpusort_aggregate_default_order(column->by.sort_operator, exprType((Node *) column->expr), &field->descending);
 }
@@ -247,6 +259,8 @@ gpusort_order_evaluate(GpusortOrder *order, GpusortPage *page, int i)
 		}
 		econtext->ecxt_outertuple = gpusort_page_slot(page, i);
 		slot->tts_values[c] = ExecEvalExprSwitchContext(column->state, econtext, &slot->tts_isnull[c]);
+		/* several aggregates may take it */
+		slot->tts_values[c] = MakeExpandedObjectReadOnly(slot->tts_values[c], slot->tts_isnull[c], column->length);
 	}
 	order->values = slot->tts_values;
 	order->nulls = slot->tts_isnull;
@@ -610,7 +624,7 @@ equals(GpusortOrder *order, const GpusortKept *kept, int first, int end)
 static void
 keep(GpusortOrder *order, GpusortKept *kept, int first, int end)
 {
-	MemoryContext old = MemoryContextSwitchTo(order->group_cxt);
+	MemoryContext old = MemoryContextSwitchTo(order->econtext->ecxt_per_tuple_memory);
 
 	for (int i = first; i < end; i++)
 	{
@@ -619,8 +633,11 @@ keep(GpusortOrder *order, GpusortKept *kept, int first, int end)
 		if (kept->known && !kept->nulls[i] && !column->by_value)
 			pfree(DatumGetPointer(kept->values[i]));
 		kept->values[i] = gpusort_order_value(order, i, &kept->nulls[i]);
-		if (!kept->nulls[i] && (!order->is_word || order->allocates))
-			kept->values[i] = datumCopy(kept->values[i], column->by_value, column->length);
+		if (kept->nulls[i] || column->by_value)
+			continue;
+		MemoryContextSwitchTo(order->group_cxt);
+		kept->values[i] = datumCopy(kept->values[i], false, column->length);
+		MemoryContextSwitchTo(order->econtext->ecxt_per_tuple_memory);
 	}
 	kept->known = true;
 	MemoryContextSwitchTo(old);

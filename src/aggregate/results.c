@@ -91,7 +91,7 @@ add_source(GpusortResults *results, const GpusortAggregateColumn *groups, int ng
 	source->order->ngroups = source->order->nsorted;
 	for (int i = 0; i < nby; i++)
 		gpusort_order_add_sorted(source->order, &by[i]);
-	source->order->skips_nulls = nby > 0 && !direct;
+	source->order->skips_nulls = source->order->nsorted > source->order->ngroups && !direct;
 	results->sources = lappend(results->sources, source);
 	results->nstreams += !direct;
 	return source;
@@ -539,6 +539,7 @@ static void
 seek_percentiles(GpusortResults *results, Source *source)
 {
 	uint64		place = 0;
+	MemoryContext old;
 	ListCell   *lc;
 
 	while (place != PG_UINT64_MAX)
@@ -548,19 +549,22 @@ seek_percentiles(GpusortResults *results, Source *source)
 		foreach(lc, source->members)
 		{
 			GpusortMember *member = lfirst(lc);
+			bool		wanted = false;
 			bool		isnull;
 
 			member->nvalues = source->order->count;
 			for (int i = 0; i < member->nplaces; i++)
 			{
-				if (member->places[i] == place)
-				{
-					gpusort_order_seek(source->order, place);
-					gpusort_member_find(member, place, gpusort_order_value(source->order, member->column, &isnull));
-				}
-				else if (member->places[i] > place)
+				wanted |= member->places[i] == place;
+				if (member->places[i] > place)
 					next = Min(next, member->places[i]);
 			}
+			if (!wanted)
+				continue;
+			gpusort_order_seek(source->order, place);
+			old = MemoryContextSwitchTo(results->group_cxt);
+			gpusort_member_find(member, place, gpusort_order_value(source->order, member->column, &isnull));
+			MemoryContextSwitchTo(old);
 		}
 		place = next;
 	}

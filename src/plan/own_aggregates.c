@@ -34,6 +34,7 @@ typedef struct Parts
 	List	   *groups[5];		/* the columns of the groups, as in the node's custom_private */
 	List	   *sorting;		/* Aggrefs that sort, */
 	List	   *others;			/* and all others */
+	int			columns;		/* of a row of the node, which has all results, or all arguments */
 	bool		shows_order;	/* one of these shows the order of the rows, which a Sort below may have made */
 	Plan	   *sorted;			/* a plan of the rows in the order of all aggregates; NULL: the node sorts */
 	const char *refusal;		/* why the Agg stays core's */
@@ -59,7 +60,6 @@ static bool
 find_aggregates(const Agg *agg, Parts *parts)
 {
 	bool		presorted = true;	/* all that sort come in order by one Sort below: that is faster, but for DISTINCT */
-	int			columns = agg->numCols;
 	ListCell   *lc;
 
 	foreach(lc, gpusort_aggregate_list(agg))
@@ -69,7 +69,7 @@ find_aggregates(const Agg *agg, Parts *parts)
 
 		if (reason != NULL)
 			return refuse(parts, reason);
-		columns += list_length(aggref->args) + 1;
+		parts->columns += list_length(aggref->args) + 1;
 		if (gpusort_aggregate_sorts(aggref))
 		{
 			if (GPUSORT_AGG_PRESORTED(aggref) && !sorts(outerPlan(agg)))
@@ -83,10 +83,7 @@ find_aggregates(const Agg *agg, Parts *parts)
 		parts->others = lappend(parts->others, aggref);
 		parts->shows_order |= !gpusort_aggregate_is_harmless(aggref);
 	}
-	if (presorted)
-		return refuse(parts, "one sort below serves all aggregates");
-	/* a row of the node has all results, or all arguments */
-	return columns <= MaxTupleAttributeNumber || refuse(parts, "it has too many aggregates");
+	return !presorted || refuse(parts, "one sort below serves all aggregates");
 }
 
 /*
@@ -154,14 +151,14 @@ add_shown(Node *node, Parts *parts)
 	return parts->groups[0] == NIL;
 }
 
-/* Will an expression be a field of a word?  alone: it is the only one. */
+/* Will an expression be a field of a word?  alone: it is the only one; last: rows are not sorted by others behind it. */
 static bool
-fits_in_word(const Expr *expr, bool alone)
+fits_in_word(const Expr *expr, bool alone, bool last)
 {
 	const GpusortType *type = gpusort_aggregate_type(expr);
 
 	/* floats take all bits of a word */
-	return type != NULL && (type->kind != GPUSORT_KIND_FLOAT8 || alone);
+	return type != NULL && (type->kind != GPUSORT_KIND_FLOAT8 || alone) && (type->kind != GPUSORT_KIND_FLOAT4 || last);
 }
 
 bool
@@ -172,7 +169,7 @@ gpusort_plan_takes_words(List *groups, List *aggrefs)
 
 	foreach(lc, groups)
 	{
-		if (!fits_in_word(lfirst(lc), false) || gpusort_aggregate_type(lfirst(lc))->kind == GPUSORT_KIND_FLOAT4)
+		if (!fits_in_word(lfirst(lc), false, false))
 			return false;
 	}
 	foreach(lc, aggrefs)
@@ -188,7 +185,7 @@ gpusort_plan_takes_words(List *groups, List *aggrefs)
 			order = gpusort_aggregate_order(aggref, &n);
 		for (int i = 0; i < n; i++)
 		{
-			if (!fits_in_word(order[i].expr, n == 1 && groups == NIL))
+			if (!fits_in_word(order[i].expr, n == 1 && groups == NIL, i == n - 1))
 				return false;
 		}
 		if (n > 0 && gpusort_aggregate_kind(aggref) != GPUSORT_AGGREGATE_OTHER)
@@ -198,7 +195,7 @@ gpusort_plan_takes_words(List *groups, List *aggrefs)
 			const TargetEntry *entry = lfirst_node(TargetEntry, lc2);
 
 			if (!entry->resjunk && !IsA(entry->expr, Const) &&
-				!fits_in_word(entry->expr, groups == NIL && list_length(aggref->args) == 1))
+				!fits_in_word(entry->expr, groups == NIL && list_length(aggref->args) == 1, true))
 				return false;
 		}
 	}
@@ -312,6 +309,8 @@ find_parts(Agg *agg, Parts *parts)
 		return refuse(parts, "rows come in the order of the groups");
 	if (add_shown((Node *) agg->plan.targetlist, parts) || add_shown((Node *) agg->plan.qual, parts))
 		return refuse(parts, "the target list uses columns beside those of the groups");
+	if (parts->columns + list_length(parts->groups[0]) > MaxTupleAttributeNumber)
+		return refuse(parts, "it has too many aggregates");
 	if (find_order(agg, parts, words))
 		return true;
 	if (agg->numCols > 0 && !IsA(child, Sort))

@@ -67,7 +67,9 @@ common_order(List *aggregates, bool any, bool grouped)
 		}
 		first = first == NULL ? aggref : first;
 		shown = gpusort_aggregate_kind(aggref) != GPUSORT_AGGREGATE_COUNT ? aggref : shown;
-		if (gpusort_aggregate_refuse(aggref) != NULL || !same_order(first, aggref, any) || (!grouped && aggref->aggfilter != NULL))
+		/* an expression may fail for rows that a FILTER leaves out */
+		if (gpusort_aggregate_refuse(aggref) != NULL || !same_order(first, aggref, any && aggref->aggfilter == NULL) ||
+			(!grouped && aggref->aggfilter != NULL))
 			return NULL;
 		/* a sort of the node's own knows how many rows there are */
 		if (!grouped && (gpusort_aggregate_kind(aggref) == GPUSORT_AGGREGATE_CONT || gpusort_aggregate_kind(aggref) == GPUSORT_AGGREGATE_DISC))
@@ -129,7 +131,7 @@ is_sorted_by(const Sort *sort, int n, const GpusortAggregateColumn *column)
 	for (int i = 0; i < n; i++)
 	{
 		if (sort->sortColIdx[i] == var->varattno && sort->collations[i] == var->varcollid &&
-			get_equality_op_for_ordering_op(sort->sortOperators[i], NULL) == column->equals)
+			gpusort_aggregate_same_family(sort->sortOperators[i], column->operator))
 			return true;
 	}
 	return false;

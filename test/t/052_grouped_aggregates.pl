@@ -83,6 +83,20 @@ same_answer('groups whose hashes are equal, and that do not fit in memory togeth
 same_answer("groups of hash values, $_", "SELECT h, count(DISTINCT id), count(*) FROM (SELECT id, CASE WHEN id % 2 = 0 THEN hash$_ ELSE hash$_ + 0 END AS h FROM big WHERE id < 5000) q GROUP BY h ORDER BY h")
   foreach 'int4(id / 50)', "text((id / 50)::text)";
 
+# zeros that differ in their bits are equal, also in words; v tells their rows apart
+answer($session, "CREATE TABLE zeros AS SELECT i % 2 AS g, i * 7 % 100 AS v, (CASE WHEN i % 4 < 2 THEN '-0' ELSE '0' END)::float4 AS z FROM generate_series(1, 99) i");
+same_answer("rows behind zeros: $_", "SELECT $_, array_agg(v ORDER BY z, v), array_agg(v ORDER BY z DESC, v DESC), count(DISTINCT z), string_agg(DISTINCT v::text, z::text) FROM zeros GROUP BY 1 ORDER BY 1")
+  foreach 'g', 'g + z', '1::int';
+
+# texts that are equal in the order of a group, or of an aggregate, and differ in another one
+if (@icu)
+{
+	answer($session, "CREATE TABLE alike AS SELECT i AS v, (CASE WHEN i % 2 = 0 THEN 'A' ELSE 'a' END || i % 3)::text COLLATE nocase AS x FROM generate_series(1, 50) i");
+	same_answer("two orders of equal texts: $_", "SELECT $_")
+	  foreach 'array_agg(x ORDER BY x, x USING ~<~), count(DISTINCT v) FROM alike',
+	  map { "lower(min(v::text || x)), $_ FROM alike GROUP BY x ORDER BY 1" } 'array_agg(x ORDER BY x USING ~<~)', 'array_agg(x ORDER BY x USING ~>~), count(DISTINCT v)', 'percentile_disc(ARRAY[0, 1]) WITHIN GROUP (ORDER BY x USING ~>~), count(DISTINCT v)';
+}
+
 # ---- plans ----
 
 like(answer($session, "EXPLAIN (COSTS OFF) SELECT few + 1, x, $median, count(*) FROM big GROUP BY few, x HAVING count(DISTINCT v) > 3 ORDER BY x DESC, few"),
@@ -108,6 +122,9 @@ foreach my $query (
 	same_answer("core's answer", $query);
 }
 
+# a sort by nothing but columns of groups; eight of them fill a row's flags
+same_answer("aggregates of a group's own columns: $_", "SELECT few, v % 2, count(DISTINCT few) FILTER (WHERE v > 500), mode() WITHIN GROUP (ORDER BY v % 2 DESC), percentile_disc(0.5) WITHIN GROUP (ORDER BY few) FILTER (WHERE v < 9), $own FROM big WHERE id < 9000 GROUP BY few, v % 2 $_ ORDER BY few, v % 2 $_")
+  foreach '', ', v % 3, v % 4, v % 5, v % 6, v % 7, v % 8', ', x, n';
 same_answer("columns that the groups determine, equal names and states of any size: $_", $_)
   foreach "SELECT id, k, $own FROM big WHERE id < 99 GROUP BY id ORDER BY id", "SELECT few, $own, cardinality(own_list(id)) FROM big GROUP BY few ORDER BY few",
   @icu ? "SELECT min(n COLLATE \"C\"), $own FROM (SELECT v, (CASE WHEN k > 0 THEN 'A' ELSE 'a' END || few)::name COLLATE nocase AS n FROM big) q GROUP BY n ORDER BY n" : ();
@@ -135,9 +152,14 @@ foreach my $limit ('64kB', '1GB')
 answer($session, "SET gpusort.memory_limit = '64kB'");
 is(answer($session, $files, $contexts), "0\n0", 'no temporary file and no memory is left');
 
+# numbers with few digits, one of which has no word
+answer($session, "CREATE TABLE digits AS SELECT 1 AS g, (CASE i WHEN 5000 THEN 9999999999 ELSE i / 100.0 END)::numeric(12, 2) AS n FROM generate_series(1, 20000) i");
+cmp_ok(answer($session, q{SELECT bytes FROM (SELECT g, count(DISTINCT n) AS n, (SELECT sum(used_bytes) FROM pg_backend_memory_contexts WHERE name ~ '^GpuSort group') AS bytes FROM digits GROUP BY g OFFSET 0) q WHERE n > 0}),
+	'<', 20000, 'distinct numbers take no memory');
+
 # rescans take no more memory
-answer($session, 'BEGIN', "DECLARE c NO SCROLL CURSOR FOR SELECT g, l.* FROM generate_series(1, 400) g, LATERAL (SELECT few, $mode, $median, percentile_disc(ARRAY[0.1, g / 1000.0]) WITHIN GROUP (ORDER BY v), array_agg(x), avg(f) "
-	. 'FROM big WHERE id BETWEEN g * 50 AND g * 50 + 300 GROUP BY few LIMIT 1) l', 'MOVE 50 FROM c');
+answer($session, 'BEGIN', "DECLARE c NO SCROLL CURSOR FOR SELECT g, l.*, m.* FROM generate_series(1, 400) g, LATERAL (SELECT few, $mode, $median, percentile_disc(ARRAY[0.1, g / 1000.0]) WITHIN GROUP (ORDER BY v), array_agg(x), avg(f) "
+	. 'FROM big WHERE id BETWEEN g * 50 AND g * 50 + 300 GROUP BY few LIMIT 1) l, LATERAL (SELECT percentile_disc(array_fill(0.7, ARRAY[100])) WITHIN GROUP (ORDER BY n) FROM digits WHERE n < g.g % 5 + 1) m', 'MOVE 50 FROM c');
 my $bytes = 'SELECT sum(used_bytes), count(*) FROM pg_backend_memory_contexts';
 my ($before, $few_contexts) = split /\|/, answer($session, $bytes);
 my ($after, $many_contexts) = split /\|/, answer($session, 'MOVE 340 FROM c', $bytes);
@@ -181,6 +203,13 @@ CREATE AGGREGATE finished(int) (SFUNC = array_append, STYPE = int[], INITCOND = 
 CREATE FUNCTION changed(a int[]) RETURNS int[] LANGUAGE plpgsql AS 'BEGIN a[1] := coalesce(a[1], 0) + 100; RETURN a; END';
 CREATE FUNCTION made(n int) RETURNS int[] LANGUAGE plpgsql AS 'DECLARE a int[]; BEGIN FOR i IN 1 .. n LOOP a[i] := -i; END LOOP; RETURN a; END';
 SQL
+answer($session, <<'SQL');
+CREATE FUNCTION changing(n int, a int[]) RETURNS int LANGUAGE plpgsql AS 'BEGIN a[1] := 1000; RETURN n + cardinality(a); END';
+CREATE FUNCTION reading(n int, a int[]) RETURNS int LANGUAGE plpgsql AS 'BEGIN RETURN n + a[1]; END';
+CREATE AGGREGATE changing(int[]) (SFUNC = changing, STYPE = int, INITCOND = 0);
+CREATE AGGREGATE reading(int[]) (SFUNC = reading, STYPE = int, INITCOND = 0);
+SQL
+same_answer('an aggregate changes an array that is the argument of another one, too', "SELECT changing(array_append('{}'::int[], id)), reading(array_append('{}'::int[], id)), count(DISTINCT v) FROM big WHERE id < 9");
 foreach my $rest ('FROM (SELECT * FROM big WHERE id < 9 OFFSET 0) q', 'FROM big WHERE id < 400 GROUP BY few')
 {
 	same_answer("an array that a function changes is used twice $rest", "SELECT changed(finished($_)), made(5), finished($_), made(6), changed(finished($_)), count(DISTINCT v) $rest")
@@ -210,13 +239,17 @@ same_answer("functions of other extensions find out: $_", "SELECT $_", 'SELECT t
   foreach 'told(k), count(DISTINCT v) FROM big WHERE id < 5000', 'told(k + 1), told(k), told_again(k), count(DISTINCT v) FROM big WHERE id < 5000', 'few, told(k), count(DISTINCT v) FROM big WHERE id < 5000 GROUP BY few ORDER BY few',
   'told(k ORDER BY k) FROM big WHERE id < 5000', 'few, told(DISTINCT k ORDER BY k), told_again(DISTINCT k ORDER BY k) FROM big WHERE id < 5000 GROUP BY few ORDER BY few';
 
-# ---- more aggregates than a tuple has columns ----
+# ---- parallel plans, and more columns than a tuple has ----
 
+answer($session, 'CREATE TABLE wide (id int PRIMARY KEY, ' . join(', ', map { "c$_ int" } 1 .. 1500) . ')', 'INSERT INTO wide (id, c1, c2) SELECT i, i % 7, i % 5 FROM generate_series(1, 50) i');
 foreach my $workers (0, 2)
 {
 	my $many = join ', ', map { "max(v + $_) + min(v + $_) + sum(id + $_)" } 1 .. 600;
 	my @parallel = ('SET parallel_setup_cost = 0', 'SET parallel_tuple_cost = 0', 'SET min_parallel_table_scan_size = 0', "SET max_parallel_workers_per_gather = $workers");
 
+	same_answer("rows for which an order fails are left out, $workers workers: $_", @parallel, "SELECT few, $_ FILTER (WHERE v > 0) FROM big GROUP BY few ORDER BY few")
+	  foreach 'count(DISTINCT (1000 / v)::text)', 'max(id ORDER BY (1000 / v)::text)';
+	same_answer("many columns that the groups determine, $workers workers", @parallel, 'SELECT md5(string_agg(r::text, NULL)) FROM (SELECT wide.*, count(DISTINCT c1), ' . join(', ', map { "max(c1 + $_) + min(c2 - $_) + sum(c1 - $_)" } 1 .. 140) . ' FROM wide GROUP BY id ORDER BY id) r');
 	same_answer("many aggregates, $workers workers $_", @parallel, "SELECT md5(r::text) FROM (SELECT count(DISTINCT v), $many FROM big WHERE id < 3000 $_) r")
 	  foreach '', 'GROUP BY few ORDER BY few';
 	answer($session, map { /(\w+) =/ ? "RESET $1" : () } @parallel);
