@@ -332,7 +332,9 @@ report_refusal(const Agg *agg, const Parts *parts)
 
 	foreach(lc, gpusort_aggregate_list(agg))
 	{
-		if (!gpusort_aggregate_sorts(lfirst_node(Aggref, lc)))
+		/* gpu_sort_agg() sorts in any plan */
+		if (!gpusort_aggregate_sorts(lfirst_node(Aggref, lc)) ||
+			gpusort_aggregate_kind(lfirst_node(Aggref, lc)) == GPUSORT_AGGREGATE_SORTED)
 			continue;
 		gpusort_stat_count(GPUSORT_STAT_PLAN, &(GpusortReport) {.engine = "core", .reason = parts->refusal});
 		ereport(DEBUG1,

@@ -332,8 +332,9 @@ offer_shared(PlannerInfo *root, RelOptInfo *rel, const Path *serial, Path *parti
 	Path	   *path;
 
 	key = gpusort_rowkey_plan(sorted->columns, sorted->n);
+	/* one process may gather twice as many rows as another one */
 	if (key.refusal != NULL || !gpusort_plan_feed_pays(rows) ||
-		(!gpusort_force && (!gpusort_cost_fits(rows, partial->pathtarget->width, processes) || !has_groups(root, sorted, rows, processes))))
+		(!gpusort_force && (!gpusort_cost_fits(2 * rows, partial->pathtarget->width, processes) || !has_groups(root, sorted, rows, processes))))
 		return false;
 	input = gpusort_cost_input(rows, partial->pathtarget->width, partial, &key);
 	if (most == 0)
