@@ -269,7 +269,8 @@ gpusort_plan_orders_fit(List *aggrefs, double rows, int width)
 {
 	int			orders = gpusort_plan_count_orders(aggrefs);
 
-	return !gpusort_cost_exceeds_files(rows * orders, width) && (orders == 1 || gpusort_cost_fits(rows * orders, width, 1));
+	/* keys take some more memory than the rows */
+	return !gpusort_cost_exceeds_files(rows * orders, width) && (orders == 1 || gpusort_cost_fits(1.25 * rows * orders, width, 1));
 }
 
 /* Returns the reason why the node cannot sort by the columns of the groups, or NULL.  Equal texts only have to be side by side. */
