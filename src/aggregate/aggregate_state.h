@@ -183,6 +183,7 @@ typedef struct GpusortOrder
 	TupleTableSlot *slot;		/* has a row that is evaluated */
 
 	/* gathering */
+	GpusortStatKind kind;		/* who sorts: the node, or gpu_sort_agg(), which makes an array of all values */
 	Size		memory;
 	uint64		count;			/* rows, */
 	uint64		skipped;		/* and rows that were left out since a column is NULL */

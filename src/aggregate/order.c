@@ -202,8 +202,8 @@ static void
 begin_stream(const GpusortOrder *order, GpusortStream *stream, Size memory)
 {
 	GpusortStreamInput input = {
-		.kind = GPUSORT_STAT_AGGREGATE,
-		.name = "GpuSort Aggregate",
+		.kind = order->kind,
+		.name = order->kind == GPUSORT_STAT_FUNCTION ? "gpu_sort_agg()" : "GpuSort Aggregate",
 		.node = order->ps,
 		.verified = gpusort_verify,
 		.expected = outerPlanState(order->ps)->plan->plan_rows,
@@ -710,6 +710,13 @@ gpusort_order_seek(GpusortOrder *order, uint64 place)
 void
 gpusort_order_forget(GpusortOrder *order)
 {
+	GpusortReport report;
+
+	if (order->kind == GPUSORT_STAT_FUNCTION && order->words != NULL)
+	{
+		gpusort_stream_report(order->words, &report);
+		gpusort_stat_count(GPUSORT_STAT_FUNCTION, &report);
+	}
 	for (int i = 0; i < lengthof(order->streams); i++)
 	{
 		if (order->streams[i] != NULL)

@@ -419,8 +419,9 @@ gather(GpusortResults *results)
 	{
 		Source	   *source = lfirst(lc);
 
+		source->order->kind = makes_array(results, source) ? GPUSORT_STAT_FUNCTION : GPUSORT_STAT_AGGREGATE;
 		if (!source->order->direct)
-			gpusort_order_begin(source->order, makes_array(results, source) ? UNLIMITED_MEMORY : memory);
+			gpusort_order_begin(source->order, source->order->kind == GPUSORT_STAT_FUNCTION ? UNLIMITED_MEMORY : memory);
 	}
 	while (gpusort_page_next(&results->page, outerPlanState(results->ps)))
 	{

@@ -59,6 +59,9 @@
 /* Rows of one value, on average, from which on it takes less time to drop those that repeat another one than to sort them all (presort.c) */
 #define LEAST_REPEATS			10.0
 
+/* With more NULLs than this part, a count(DISTINCT) passes over rows faster than a sort below sorts them (own_aggregates.c) */
+#define MOST_NULLS				0.5
+
 #define LEAST_WORD_ROWS			300.0		/* from so many rows on, a GpuSort Aggregate of words takes less time than core (own_aggregates.c) */
 
 /* ---- several processes ---- */

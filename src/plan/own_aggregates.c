@@ -151,31 +151,40 @@ add_shown(Node *node, Parts *parts)
 	return parts->groups[0] == NIL;
 }
 
-/* Will an expression be a field of a word?  alone: it is the only one; last: rows are not sorted by others behind it. */
+/*
+ * Will an expression be a field of a word?  alone: it is the only one; last: rows are not sorted by others behind it; *bits: of the
+ * fields so far, of which integers take five eighths, as numbers and times of a table mostly have a part of their range.
+ */
 static bool
-fits_in_word(const Expr *expr, bool alone, bool last)
+fits_in_word(const Expr *expr, bool alone, bool last, int *bits)
 {
 	const GpusortType *type = gpusort_aggregate_type(expr);
+	bool		real;
 
-	/* floats take all bits of a word */
-	return type != NULL && (type->kind != GPUSORT_KIND_FLOAT8 || alone) && (type->kind != GPUSORT_KIND_FLOAT4 || last);
+	if (type == NULL)
+		return false;
+	real = type->kind == GPUSORT_KIND_FLOAT4 || type->kind == GPUSORT_KIND_FLOAT8;
+	*bits += type->key_bytes * (real ? 8 : 5);
+	return (*bits <= 64 || alone) && (type->kind != GPUSORT_KIND_FLOAT8 || alone) && (type->kind != GPUSORT_KIND_FLOAT4 || last);
 }
 
 bool
 gpusort_plan_takes_words(List *groups, List *aggrefs)
 {
+	int			group_bits = 0;
 	ListCell   *lc;
 	ListCell   *lc2;
 
 	foreach(lc, groups)
 	{
-		if (!fits_in_word(lfirst(lc), false, false))
+		if (!fits_in_word(lfirst(lc), false, false, &group_bits))
 			return false;
 	}
 	foreach(lc, aggrefs)
 	{
 		const Aggref *aggref = lfirst_node(Aggref, lc);
 		GpusortAggregateColumn *order = NULL;
+		int			bits = group_bits;
 		int			n = 0;
 
 		/* without groups, others get the rows as they come */
@@ -185,7 +194,7 @@ gpusort_plan_takes_words(List *groups, List *aggrefs)
 			order = gpusort_aggregate_order(aggref, &n);
 		for (int i = 0; i < n; i++)
 		{
-			if (!fits_in_word(order[i].expr, n == 1 && groups == NIL, i == n - 1))
+			if (!fits_in_word(order[i].expr, n == 1 && groups == NIL, i == n - 1, &bits))
 				return false;
 		}
 		if (n > 0 && gpusort_aggregate_kind(aggref) != GPUSORT_AGGREGATE_OTHER)
@@ -193,9 +202,11 @@ gpusort_plan_takes_words(List *groups, List *aggrefs)
 		foreach(lc2, aggref->args)
 		{
 			const TargetEntry *entry = lfirst_node(TargetEntry, lc2);
+			bool		sorted = entry->resjunk || IsA(entry->expr, Const);
 
-			if (!entry->resjunk && !IsA(entry->expr, Const) &&
-				!fits_in_word(entry->expr, groups == NIL && list_length(aggref->args) == 1, true))
+			for (int i = 0; i < n && !sorted; i++)
+				sorted = equal(order[i].expr, entry->expr);
+			if (!sorted && !fits_in_word(entry->expr, groups == NIL && list_length(aggref->args) == 1, true, &bits))
 				return false;
 		}
 	}
@@ -213,14 +224,41 @@ takes_words(const Agg *agg, const Parts *parts)
 	return gpusort_plan_takes_words(groups, list_concat_copy(parts->sorting, parts->others));
 }
 
+/* Returns the column of a count(DISTINCT) that a sort below an Agg without groups would serve, or NULL. */
+static const Var *
+counted_column(const Agg *agg, const Aggref *in_order)
+{
+	if (agg->numCols > 0 || in_order == NULL || gpusort_plan_sort_below(agg) != NULL ||
+		gpusort_aggregate_kind(in_order) != GPUSORT_AGGREGATE_COUNT)
+		return NULL;
+	return castNode(Var, linitial_node(TargetEntry, in_order->args)->expr);
+}
+
+/* Is this the count(DISTINCT) of texts in the table's order, of which core compares each only once? */
+static bool
+counts_in_order(PlannedStmt *stmt, const Agg *agg)
+{
+	const Aggref *aggref = gpusort_plan_agg_order(agg);
+	const Var  *column = counted_column(agg, aggref);
+	GpusortAggregateColumn *order;
+	int			n;
+
+	if (column == NULL || !OidIsValid(column->varcollid))
+		return false;
+	order = gpusort_aggregate_order(aggref, &n);
+	return order->collation == column->varcollid &&
+		gpusort_plan_lies_in_order(stmt, outerPlan(agg), column->varattno, order->operator, column->varcollid);
+}
+
 /* Is a Sort by one order below the Agg better than a sort of the node's own?  Then sets parts->sorted. */
 static bool
-find_order(Agg *agg, Parts *parts, bool words)
+find_order(PlannedStmt *stmt, Agg *agg, Parts *parts, bool words)
 {
 	const Aggref *in_order = gpusort_plan_agg_order(agg);
 	const Sort *sort = gpusort_plan_sort_below(agg);
 	bool		parallel = IsA(outerPlan(agg), GatherMerge) || IsA(outerPlan(agg), CustomScan) || (sort != NULL && IsA(outerPlan(sort), Gather));
 	bool		drops = agg->numCols == 0 && parts->others != NIL;
+	const Var  *column;
 	ListCell   *lc;
 
 	if (!enable_sort || in_order == NULL || IsA(outerPlan(agg), IncrementalSort))
@@ -229,6 +267,10 @@ find_order(Agg *agg, Parts *parts, bool words)
 	foreach(lc, parts->sorting)
 		drops &= lfirst_node(Aggref, lc)->aggdistinct != NIL;
 	if (!parallel && (words || drops))
+		return false;
+	/* a sort below has all rows, also those with NULLs, which count(DISTINCT) passes over */
+	column = counted_column(agg, in_order);
+	if (column != NULL && gpusort_plan_null_part(stmt, outerPlan(agg), column->varattno) > MOST_NULLS)
 		return false;
 	parts->sorted = gpusort_plan_presort(agg, in_order, parts->shows_order);
 	return parts->sorted != NULL;
@@ -287,7 +329,7 @@ refuse_groups(const Agg *agg, const Sort *sort)
 
 /* Can the node take an Agg's place, and does that pay? */
 static bool
-find_parts(Agg *agg, Parts *parts)
+find_parts(PlannedStmt *stmt, Agg *agg, Parts *parts)
 {
 	const Plan *child = outerPlan(agg);
 	const char *reason;
@@ -298,6 +340,8 @@ find_parts(Agg *agg, Parts *parts)
 	if (agg->aggsplit != AGGSPLIT_SIMPLE || agg->groupingSets != NIL || agg->chain != NIL ||
 		(agg->aggstrategy == AGG_SORTED ? agg->numCols == 0 : agg->aggstrategy != AGG_PLAIN))
 		return refuse(parts, agg->groupingSets != NIL ? "it has grouping sets" : "it has a hash table or is a part of a parallel one");
+	if (!gpusort_force && counts_in_order(stmt, agg))
+		return refuse(parts, "core's sort is expected to be faster");
 	if (!find_aggregates(agg, parts))
 		return false;
 	words = takes_words(agg, parts);
@@ -312,7 +356,7 @@ find_parts(Agg *agg, Parts *parts)
 		return refuse(parts, "the target list uses columns beside those of the groups");
 	if (parts->columns + list_length(parts->groups[0]) > MaxTupleAttributeNumber)
 		return refuse(parts, "it has too many aggregates");
-	if (find_order(agg, parts, words))
+	if (find_order(stmt, agg, parts, words))
 		return true;
 	if (agg->numCols > 0 && !IsA(child, Sort))
 		return refuse(parts, "rows come in the order of the groups");
@@ -385,7 +429,7 @@ make_slot(List *attnos, List *aggrefs, Plan *child)
 }
 
 Plan *
-gpusort_plan_own_aggregates(Agg *agg)
+gpusort_plan_own_aggregates(PlannedStmt *stmt, Agg *agg)
 {
 	Parts		parts;
 	CustomScan *scan;
@@ -394,7 +438,7 @@ gpusort_plan_own_aggregates(Agg *agg)
 	List	   *groups = NIL;
 	List	   *aggrefs;
 
-	if (!find_parts(agg, &parts))
+	if (!find_parts(stmt, agg, &parts))
 	{
 		report_refusal(agg, &parts);
 		return NULL;
@@ -402,7 +446,7 @@ gpusort_plan_own_aggregates(Agg *agg)
 	if (parts.sorted != NULL && gpusort_plan_sort_below(agg) == NULL)
 	{
 		agg = gpusort_plan_narrow_input(agg);
-		if (!find_parts(agg, &parts))
+		if (!find_parts(stmt, agg, &parts))
 			return NULL;
 	}
 	child = outerPlan(agg);

@@ -177,7 +177,7 @@ replace_sorts(Replacement *in, Plan *plan, GpusortBound bound)
 	if (IsA(plan, Agg))
 	{
 		Agg		   *sorted = gpusort_plan_sort_groups((Agg *) plan);
-		Plan	   *own = gpusort_plan_own_aggregates(sorted != NULL ? sorted : (Agg *) plan);
+		Plan	   *own = gpusort_plan_own_aggregates(in->stmt, sorted != NULL ? sorted : (Agg *) plan);
 
 		if (own != NULL)
 		{

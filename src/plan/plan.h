@@ -86,6 +86,9 @@ extern Cost gpusort_plan_aggregate_cost(double rows, int columns, int aggregates
 /* Returns the number of distinct values in a column of a plan, by the statistics, or "unknown". */
 extern double gpusort_plan_distinct(PlannedStmt *stmt, Plan *plan, AttrNumber attno, double unknown);
 
+/* Returns which part of a column's values in a plan are NULL, by the statistics, or 0. */
+extern double gpusort_plan_null_part(PlannedStmt *stmt, Plan *plan, AttrNumber attno);
+
 /* Do a table's rows lie in the order of this operator on a column, by the statistics?  The plan scans the table. */
 extern bool gpusort_plan_lies_in_order(PlannedStmt *stmt, Plan *plan, AttrNumber attno, Oid operator, Oid collation);
 
@@ -137,7 +140,7 @@ extern bool gpusort_plan_orders_fit(List *aggrefs, double rows, int width);
  * Returns a GpuSort Aggregate in place of an Agg, of a HashAggregate as gpusort_plan_sort_groups() makes it, and of a Sort below
  * it; NULL if the Agg must stay.
  */
-extern Plan *gpusort_plan_own_aggregates(Agg *agg);
+extern Plan *gpusort_plan_own_aggregates(PlannedStmt *stmt, Agg *agg);
 
 /* ---- aggregate_paths.c ---- */
 

@@ -86,6 +86,20 @@ gpusort_plan_distinct(PlannedStmt *stmt, Plan *plan, AttrNumber attno, double un
 	return distinct > 0 ? distinct : unknown;
 }
 
+double
+gpusort_plan_null_part(PlannedStmt *stmt, Plan *plan, AttrNumber attno)
+{
+	double		tuples;
+	HeapTuple	statistics = find_statistics(stmt, plan, attno, &tuples);
+	double		part;
+
+	if (!HeapTupleIsValid(statistics))
+		return 0;
+	part = ((Form_pg_statistic) GETSTRUCT(statistics))->stanullfrac;
+	ReleaseSysCache(statistics);
+	return part;
+}
+
 bool
 gpusort_plan_lies_in_order(PlannedStmt *stmt, Plan *plan, AttrNumber attno, Oid operator, Oid collation)
 {

@@ -76,13 +76,13 @@ fetches_few_strings(const GpusortStream *stream)
 
 /* Begins the sort, which is planned: key, store and an empty key set, in the arena if there is one. */
 static void
-begin_rows(GpusortStream *stream, Size memory)
+begin_rows(GpusortStream *stream, const GpusortStreamInput *input)
 {
-	stream->memory_limit = memory;
+	stream->memory_limit = input->memory;
 	stream->set_cxt = AllocSetContextCreate(stream->cxt, "GpuSort key set", ALLOCSET_DEFAULT_SIZES);
 	stream->store_cxt = AllocSetContextCreate(stream->cxt, "GpuSort rows", ALLOCSET_DEFAULT_SIZES);
-	/* quiet, because EXPLAIN shows the engine and the reason */
-	stream->set_spec = (GpusortKeySetSpec) {.words = 1, .quiet = true};
+	/* of nodes, EXPLAIN shows the engine and the reason */
+	stream->set_spec = (GpusortKeySetSpec) {.words = 1, .quiet = input->kind != GPUSORT_STAT_FUNCTION};
 	stream->state = GPUSORT_STREAM_SAMPLING;
 	stream->form->begin(stream);
 }
@@ -115,7 +115,7 @@ gpusort_stream_begin(GpusortStream *stream, const GpusortStreamInput *input)
 		reason = gpusort_stream_refusal(stream);
 	if (reason == NULL || in.parts != NULL)
 	{
-		begin_rows(stream, in.memory);
+		begin_rows(stream, &in);
 		reason = fetches_few_strings(stream) && in.parts == NULL ? "few rows are fetched, by strings that libc compares" : NULL;
 	}
 	if (reason == NULL)
