@@ -184,23 +184,16 @@ gpusort_member_take(GpusortMember *member, GpusortOrder *order, uint64 run)
 		member->nnulls++;
 		return;
 	}
-	switch (member->kind)
-	{
-		case GPUSORT_AGGREGATE_COUNT:
-			member->count += run == 1;
-			break;
-		case GPUSORT_AGGREGATE_MODE:
-			take_mode(member, order, run, value);
-			break;
-		case GPUSORT_AGGREGATE_CONT:
-			check_cast(order, member, value);
-			/* FALLTHROUGH */
-		default:
-			if (member->places != NULL)
-				gpusort_member_find(member, member->nvalues++, value);
-			else
-				add_value(member, value);
-	}
+	if (member->kind == GPUSORT_AGGREGATE_CONT)
+		check_cast(order, member, value);
+	if (member->kind == GPUSORT_AGGREGATE_COUNT)
+		member->count += run == 1;
+	else if (member->kind == GPUSORT_AGGREGATE_MODE)
+		take_mode(member, order, run, value);
+	else if (member->places != NULL)
+		gpusort_member_find(member, member->nvalues++, value);
+	else
+		add_value(member, value);
 }
 
 /* Adds the values of words to those of the group. */
