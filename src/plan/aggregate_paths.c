@@ -241,9 +241,12 @@ offer_groups(PlannerInfo *root, RelOptInfo *input, RelOptInfo *grouped, const Ag
 	/* DISTINCT aggregates that only count do not show the order */
 	if (in_order != NULL && gpusort_aggregate_kind(in_order) == GPUSORT_AGGREGATE_COUNT)
 		equal = list_length(pathkeys);
-	if (!enable_sort || partial == NULL || GPUSORT_GROUP_PATHKEYS(root) != list_length(root->parse->groupClause) ||
-		!gpusort_plan_share_groups(root, grouped, serial, partial, pathkeys, equal, inner, one))
-		offer(root, grouped, serial, path, saving);
+	if (enable_sort && partial != NULL && GPUSORT_GROUP_PATHKEYS(root) == list_length(root->parse->groupClause) &&
+		gpusort_plan_share_groups(root, grouped, serial, partial, pathkeys, equal, inner, one))
+		return;
+	offer(root, grouped, serial, path, saving);
+	if (!words && partial != NULL)
+		offer(root, grouped, serial, presort(root, grouped, partial, rows, &saving), saving);
 }
 
 /* Without groups: will a GpuSort below hand over the values of a column as words, of which different ones are counted? */
