@@ -224,13 +224,22 @@ takes_words(const Agg *agg, const Parts *parts)
 	return gpusort_plan_takes_words(groups, list_concat_copy(parts->sorting, parts->others));
 }
 
-/* Returns the column of a count(DISTINCT) that a sort below an Agg without groups would serve, or NULL. */
+/*
+ * Returns the column of a count(DISTINCT) that a sort below an Agg without groups would serve, or NULL.  *child: what is below that
+ * sort, which from PostgreSQL 16 on the planner may have made.
+ */
 static const Var *
-counted_column(const Agg *agg, const Aggref *in_order)
+counted_column(const Agg *agg, const Aggref *in_order, const Plan **child)
 {
-	if (agg->numCols > 0 || in_order == NULL || gpusort_plan_sort_below(agg) != NULL ||
-		gpusort_aggregate_kind(in_order) != GPUSORT_AGGREGATE_COUNT)
+	*child = outerPlan(agg);
+	if (agg->numCols > 0 || in_order == NULL || gpusort_aggregate_kind(in_order) != GPUSORT_AGGREGATE_COUNT)
 		return NULL;
+	if (gpusort_plan_sort_below(agg) != NULL)
+	{
+		if (!GPUSORT_AGG_PRESORTED(in_order) || !sorts(*child))
+			return NULL;
+		*child = outerPlan(*child);
+	}
 	return castNode(Var, linitial_node(TargetEntry, in_order->args)->expr);
 }
 
@@ -239,7 +248,8 @@ static bool
 counts_in_order(PlannedStmt *stmt, const Agg *agg)
 {
 	const Aggref *aggref = gpusort_plan_agg_order(agg);
-	const Var  *column = counted_column(agg, aggref);
+	const Plan *child;
+	const Var  *column = counted_column(agg, aggref, &child);
 	GpusortAggregateColumn *order;
 	int			n;
 
@@ -247,7 +257,7 @@ counts_in_order(PlannedStmt *stmt, const Agg *agg)
 		return false;
 	order = gpusort_aggregate_order(aggref, &n);
 	return order->collation == column->varcollid &&
-		gpusort_plan_lies_in_order(stmt, outerPlan(agg), column->varattno, order->operator, column->varcollid);
+		gpusort_plan_lies_in_order(stmt, child, column->varattno, order->operator, column->varcollid);
 }
 
 /* Is a Sort by one order below the Agg better than a sort of the node's own?  Then sets parts->sorted. */
@@ -258,6 +268,7 @@ find_order(PlannedStmt *stmt, Agg *agg, Parts *parts, bool words)
 	const Sort *sort = gpusort_plan_sort_below(agg);
 	bool		parallel = IsA(outerPlan(agg), GatherMerge) || IsA(outerPlan(agg), CustomScan) || (sort != NULL && IsA(outerPlan(sort), Gather));
 	bool		drops = agg->numCols == 0 && parts->others != NIL;
+	const Plan *child;
 	const Var  *column;
 	ListCell   *lc;
 
@@ -269,8 +280,8 @@ find_order(PlannedStmt *stmt, Agg *agg, Parts *parts, bool words)
 	if (!parallel && (words || drops))
 		return false;
 	/* a sort below has all rows, also those with NULLs, which count(DISTINCT) passes over */
-	column = counted_column(agg, in_order);
-	if (column != NULL && gpusort_plan_null_part(stmt, outerPlan(agg), column->varattno) > MOST_NULLS)
+	column = counted_column(agg, in_order, &child);
+	if (column != NULL && gpusort_plan_null_part(stmt, child, column->varattno) > MOST_NULLS)
 		return false;
 	parts->sorted = gpusort_plan_presort(agg, in_order, parts->shows_order);
 	return parts->sorted != NULL;

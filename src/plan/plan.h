@@ -87,10 +87,10 @@ extern Cost gpusort_plan_aggregate_cost(double rows, int columns, int aggregates
 extern double gpusort_plan_distinct(PlannedStmt *stmt, Plan *plan, AttrNumber attno, double unknown);
 
 /* Returns which part of a column's values in a plan are NULL, by the statistics, or 0. */
-extern double gpusort_plan_null_part(PlannedStmt *stmt, Plan *plan, AttrNumber attno);
+extern double gpusort_plan_null_part(PlannedStmt *stmt, const Plan *plan, AttrNumber attno);
 
 /* Do a table's rows lie in the order of this operator on a column, by the statistics?  The plan scans the table. */
-extern bool gpusort_plan_lies_in_order(PlannedStmt *stmt, Plan *plan, AttrNumber attno, Oid operator, Oid collation);
+extern bool gpusort_plan_lies_in_order(PlannedStmt *stmt, const Plan *plan, AttrNumber attno, Oid operator, Oid collation);
 
 /*
  * Returns how many columns a comparison of core's looks at in a Sort of a finished plan,

@@ -24,7 +24,7 @@
  * which the caller releases, or NULL.
  */
 static HeapTuple
-find_statistics(PlannedStmt *stmt, Plan *plan, AttrNumber attno, double *tuples)
+find_statistics(PlannedStmt *stmt, const Plan *plan, AttrNumber attno, double *tuples)
 {
 	while (plan != NULL)
 	{
@@ -87,7 +87,7 @@ gpusort_plan_distinct(PlannedStmt *stmt, Plan *plan, AttrNumber attno, double un
 }
 
 double
-gpusort_plan_null_part(PlannedStmt *stmt, Plan *plan, AttrNumber attno)
+gpusort_plan_null_part(PlannedStmt *stmt, const Plan *plan, AttrNumber attno)
 {
 	double		tuples;
 	HeapTuple	statistics = find_statistics(stmt, plan, attno, &tuples);
@@ -101,7 +101,7 @@ gpusort_plan_null_part(PlannedStmt *stmt, Plan *plan, AttrNumber attno)
 }
 
 bool
-gpusort_plan_lies_in_order(PlannedStmt *stmt, Plan *plan, AttrNumber attno, Oid operator, Oid collation)
+gpusort_plan_lies_in_order(PlannedStmt *stmt, const Plan *plan, AttrNumber attno, Oid operator, Oid collation)
 {
 	HeapTuple	statistics = NULL;
 	AttStatsSlot slot;

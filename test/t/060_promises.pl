@@ -142,8 +142,9 @@ foreach my $rows ('reltuples = 0', "reltuples = 'NaN'", "reltuples = 'Infinity'"
 
 # ---- volatile functions ----
 
-# the rows are in the order of g and i, in which core's sort, which is not stable, leaves them
-answer($session, @serial, <<'SQL');
+# The rows are in the order of g and i, in which core's sort, which is not stable, leaves them.  An incremental sort would call
+# the functions above it between those below.
+answer($session, @serial, 'SET enable_incremental_sort = off', <<'SQL');
 CREATE SEQUENCE s;
 CREATE TABLE log (n int, x int);
 CREATE TABLE v AS SELECT i AS id, i / 600 AS g, hashint4(i) % 100 AS k, i / 600 * 1000 + hashint4(i) % 1000 AS u FROM generate_series(0, 4199) i;
