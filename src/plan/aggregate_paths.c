@@ -302,5 +302,11 @@ gpusort_plan_offer_aggregates(PlannerInfo *root, RelOptInfo *input, RelOptInfo *
 		offer(root, grouped, &serial, path, saving);
 	}
 	else if (root->group_pathkeys != NIL)
+	{
+		List	   *exprs = get_sortgrouplist_exprs(serial.groupClause, root->processed_tlist);
+
+		/* these pass through a Gather */
+		serial.path.rows = Min(serial.path.rows, gpusort_plan_count_groups(root, exprs, rows));
 		offer_groups(root, input, grouped, &serial, partial, aggrefs);
+	}
 }

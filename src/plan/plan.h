@@ -93,6 +93,12 @@ extern double gpusort_plan_null_part(PlannedStmt *stmt, const Plan *plan, AttrNu
 extern bool gpusort_plan_lies_in_order(PlannedStmt *stmt, const Plan *plan, AttrNumber attno, Oid operator, Oid collation);
 
 /*
+ * Returns how many groups rows have by some expressions: the planner's estimate, which knows nothing of most expressions, but of "x % 10"
+ * no more than there can be.
+ */
+extern double gpusort_plan_count_groups(PlannerInfo *root, List *exprs, double rows);
+
+/*
  * Returns how many columns a comparison of core's looks at in a Sort of a finished plan,
  * on average, by the statistics of the columns.
  */

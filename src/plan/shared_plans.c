@@ -33,7 +33,6 @@
 #include "optimizer/planmain.h"
 #include "optimizer/tlist.h"
 #include "utils/lsyscache.h"
-#include "utils/selfuncs.h"
 
 #include "base/shmem.h"
 #include "compat.h"
@@ -313,7 +312,7 @@ has_groups(PlannerInfo *root, const Sorted *sorted, double rows, double processe
 {
 	List	   *exprs = list_truncate(list_copy(sorted->exprs), sorted->shared);
 
-	return estimate_num_groups(root, exprs, rows, NULL, NULL) >= 2 * processes;
+	return gpusort_plan_count_groups(root, exprs, rows) >= 2 * processes;
 }
 
 /*

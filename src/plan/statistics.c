@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * statistics.c
- *		Distinct values, NULLs and order of the columns of a finished plan, by the statistics.
+ *		Distinct values, NULLs and order of the columns of a plan, by the statistics.
  *
  *-------------------------------------------------------------------------
  */
@@ -13,7 +13,9 @@
 #include "catalog/pg_class.h"
 #include "catalog/pg_statistic.h"
 #include "parser/parsetree.h"
+#include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
+#include "utils/selfuncs.h"
 #include "utils/syscache.h"
 
 #include "plan/costs.h"
@@ -122,6 +124,50 @@ gpusort_plan_lies_in_order(PlannedStmt *stmt, const Plan *plan, AttrNumber attno
 	}
 	ReleaseSysCache(statistics);
 	return lies;
+}
+
+/* Returns how many values "x % constant" has at most, with NULL; 0 for all other expressions. */
+static double
+count_remainders(const Node *expr)
+{
+	const OpExpr *op = (const OpExpr *) expr;
+	const Const *divisor;
+
+	if (!IsA(expr, OpExpr) || (op->opfuncid != F_INT2MOD && op->opfuncid != F_INT4MOD && op->opfuncid != F_INT8MOD))
+		return 0;
+	divisor = lsecond(op->args);
+	if (!IsA(divisor, Const) || divisor->constisnull)
+		return 0;
+	switch (divisor->constlen)
+	{
+		case sizeof(int16):
+			return 2 * fabs((double) DatumGetInt16(divisor->constvalue));
+		case sizeof(int32):
+			return 2 * fabs((double) DatumGetInt32(divisor->constvalue));
+		default:
+			return 2 * fabs((double) DatumGetInt64(divisor->constvalue));
+	}
+}
+
+double
+gpusort_plan_count_groups(PlannerInfo *root, List *exprs, double rows)
+{
+	double		remainders = 1;
+	List	   *others = NIL;
+	ListCell   *lc;
+
+	foreach(lc, exprs)
+	{
+		double		n = count_remainders(lfirst(lc));
+
+		if (n > 0)
+			remainders *= n;
+		else
+			others = lappend(others, lfirst(lc));
+	}
+	rows = estimate_num_groups(root, exprs, rows, NULL, NULL);
+	return list_length(others) == list_length(exprs) ? rows :
+		Min(rows, remainders * estimate_num_groups(root, others, rows, NULL, NULL));
 }
 
 /*

@@ -125,6 +125,17 @@ answer($session, 'DEALLOCATE p', 'DROP TABLE mine');
 
 # ---- what EXPLAIN says ----
 
+# "id % n" has 2 n values at most, whatever the planner expects of an expression: enough for all processes, or too few
+answer($session, 'RESET ALL', "SET work_mem = '256MB'", 'SET min_parallel_table_scan_size = 0', 'CREATE TABLE many AS SELECT i AS id, hashint4(i) AS k FROM generate_series(1, 300000) i', 'ANALYZE many');
+foreach my $case ([ 100, 1 ], [ 1, 0 ])
+{
+	my ($n, $shares) = @$case;
+	foreach my $query ("SELECT id % $n, string_agg(k::text, '' ORDER BY id), count(DISTINCT k) FROM many GROUP BY 1", "SELECT max(r) FROM (SELECT row_number() OVER (PARTITION BY id % $n ORDER BY k) AS r FROM many OFFSET 0) q")
+	{
+		is(answer($session, "EXPLAIN $query") =~ /Shared by/ ? 1 : 0, $shares, "by the number of groups: $query");
+	}
+}
+
 my $window = 'SELECT id, row_number() OVER w AS r, sum(k) OVER w AS s FROM t WINDOW w AS (PARTITION BY mid ORDER BY k, id)';
 answer($session, 'RESET ALL', "${shared}2");
 my $plan = answer($session, "EXPLAIN (COSTS OFF) SELECT sum(r) FROM ($window OFFSET 0) q");
