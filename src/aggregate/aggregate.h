@@ -74,19 +74,30 @@ typedef struct GpusortAggregateColumn
 	bool		nulls_first;
 } GpusortAggregateColumn;
 
-/* Returns the columns by which an aggregate that sorts does so, *n of them, in a palloc'ed array.  Constants decide nothing. */
-extern GpusortAggregateColumn *gpusort_aggregate_order(const Aggref *aggref, int *n);
+/* The same as column number attno of a sort's rows */
+static inline GpusortSortColumn
+gpusort_aggregate_sort_column(const GpusortAggregateColumn *column, AttrNumber attno)
+{
+	return gpusort_rowkey_column(attno, column->operator, column->collation, column->nulls_first, column->expr);
+}
 
-/* Are these the same columns, n of each, in the same order? */
-extern bool gpusort_aggregate_same_columns(const GpusortAggregateColumn *a, const GpusortAggregateColumn *b, int n);
+typedef struct GpusortAggregateOrder
+{
+	int			n;
+	GpusortAggregateColumn *columns;
+} GpusortAggregateOrder;
+
+/* Returns the columns by which an aggregate sorts, if it does.  Constants decide nothing. */
+extern GpusortAggregateOrder gpusort_aggregate_order(const Aggref *aggref);
+
+/* Are these the same columns?  collated: under the same collations, too */
+extern bool gpusort_aggregate_same_order(GpusortAggregateOrder a, GpusortAggregateOrder b, bool collated);
 
 /* Returns the reason why the node cannot compute an aggregate as one that sorts, or NULL. */
 extern const char *gpusort_aggregate_refuse(const Aggref *aggref);
 
 /* Can it compute an aggregate as one that does not sort? */
 extern bool gpusort_aggregate_is_plain(const Aggref *aggref);
-
-/* ---- harmless.c ---- */
 
 /*
  * May the input of an aggregate come in another order?  PostgreSQL's own ordered-set aggregates sort it.  Functions with side

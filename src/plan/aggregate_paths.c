@@ -57,23 +57,22 @@ static List *
 order_pathkeys(PlannerInfo *root, const Aggref *in_order, List **exprs)
 {
 	List	   *pathkeys = list_truncate(list_copy(root->group_pathkeys), GPUSORT_GROUP_PATHKEYS(root));
-	GpusortAggregateColumn *columns;
+	GpusortAggregateOrder order = gpusort_aggregate_order(in_order);
 	List	   *clauses = NIL;
 	List	   *entries = NIL;
-	int			n;
 	ListCell   *lc;
 
-	columns = gpusort_aggregate_order(in_order, &n);
-	for (int i = 0; i < n; i++)
+	for (int i = 0; i < order.n; i++)
 	{
-		TargetEntry *entry = makeTargetEntry(columns[i].expr, i + 1, NULL, false);
+		const GpusortAggregateColumn *column = &order.columns[i];
+		TargetEntry *entry = makeTargetEntry(column->expr, i + 1, NULL, false);
 		SortGroupClause *clause = makeNode(SortGroupClause);
 
 		clause->tleSortGroupRef = entry->ressortgroupref = i + 1;
-		clause->eqop = columns[i].equals;
-		clause->sortop = columns[i].operator;
-		clause->nulls_first = columns[i].nulls_first;
-		*exprs = lappend(*exprs, columns[i].expr);
+		clause->eqop = column->equals;
+		clause->sortop = column->operator;
+		clause->nulls_first = column->nulls_first;
+		*exprs = lappend(*exprs, column->expr);
 		entries = lappend(entries, entry);
 		clauses = lappend(clauses, clause);
 	}
@@ -256,15 +255,14 @@ takes_child_words(List *aggrefs)
 	{
 		const Aggref *aggref = lfirst_node(Aggref, lc);
 		GpusortAggregateKind kind = gpusort_aggregate_kind(aggref);
+		GpusortAggregateOrder order;
 		const GpusortType *type;
-		GpusortAggregateColumn *order;
-		int			n;
 
 		if (kind != GPUSORT_AGGREGATE_COUNT && kind != GPUSORT_AGGREGATE_MODE)
 			return false;
-		order = gpusort_aggregate_order(aggref, &n);
-		type = gpusort_aggregate_type(order->expr);
-		if (n != 1 || !IsA(order->expr, Var) || type == NULL || gpusort_scaled_is(type))
+		order = gpusort_aggregate_order(aggref);
+		type = gpusort_aggregate_type(order.columns->expr);
+		if (order.n != 1 || !IsA(order.columns->expr, Var) || type == NULL || gpusort_scaled_is(type))
 			return false;
 	}
 	return true;

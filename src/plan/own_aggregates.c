@@ -183,29 +183,26 @@ gpusort_plan_takes_words(List *groups, List *aggrefs)
 	foreach(lc, aggrefs)
 	{
 		const Aggref *aggref = lfirst_node(Aggref, lc);
-		GpusortAggregateColumn *order = NULL;
+		GpusortAggregateOrder order = gpusort_aggregate_order(aggref);
 		int			bits = group_bits;
-		int			n = 0;
 
 		/* without groups, others get the rows as they come */
-		if (!gpusort_aggregate_sorts(aggref) && (groups == NIL || aggref->args == NIL) && aggref->aggfilter == NULL)
+		if (order.n == 0 && (groups == NIL || aggref->args == NIL) && aggref->aggfilter == NULL)
 			continue;
-		if (gpusort_aggregate_sorts(aggref))
-			order = gpusort_aggregate_order(aggref, &n);
-		for (int i = 0; i < n; i++)
+		for (int i = 0; i < order.n; i++)
 		{
-			if (!fits_in_word(order[i].expr, n == 1 && groups == NIL, i == n - 1, &bits))
+			if (!fits_in_word(order.columns[i].expr, order.n == 1 && groups == NIL, i == order.n - 1, &bits))
 				return false;
 		}
-		if (n > 0 && gpusort_aggregate_kind(aggref) != GPUSORT_AGGREGATE_OTHER)
+		if (order.n > 0 && gpusort_aggregate_kind(aggref) != GPUSORT_AGGREGATE_OTHER)
 			continue;
 		foreach(lc2, aggref->args)
 		{
 			const TargetEntry *entry = lfirst_node(TargetEntry, lc2);
 			bool		sorted = entry->resjunk || IsA(entry->expr, Const);
 
-			for (int i = 0; i < n && !sorted; i++)
-				sorted = equal(order[i].expr, entry->expr);
+			for (int i = 0; i < order.n && !sorted; i++)
+				sorted = equal(order.columns[i].expr, entry->expr);
 			if (!sorted && !fits_in_word(entry->expr, groups == NIL && list_length(aggref->args) == 1, true, &bits))
 				return false;
 		}
@@ -240,12 +237,11 @@ counts_in_order(PlannedStmt *stmt, const Agg *agg)
 {
 	const Aggref *aggref = gpusort_plan_agg_order(agg);
 	const Var  *column = counted_column(agg, aggref);
-	GpusortAggregateColumn *order;
-	int			n;
+	const GpusortAggregateColumn *order;
 
 	if (column == NULL || !OidIsValid(column->varcollid))
 		return false;
-	order = gpusort_aggregate_order(aggref, &n);
+	order = gpusort_aggregate_order(aggref).columns;
 	return order->collation == column->varcollid &&
 		gpusort_plan_lies_in_order(stmt, outerPlan(agg), column->varattno, order->operator, column->varcollid);
 }
@@ -279,31 +275,19 @@ find_order(PlannedStmt *stmt, Agg *agg, Parts *parts, bool words)
 int
 gpusort_plan_count_orders(List *aggrefs)
 {
-	List	   *orders = NIL;
+	int			orders = 0;
 	ListCell   *lc;
-	ListCell   *lc2;
 
 	foreach(lc, aggrefs)
 	{
-		GpusortAggregateColumn *columns;
-		int			n;
+		GpusortAggregateOrder order = gpusort_aggregate_order(lfirst_node(Aggref, lc));
+		ListCell   *first = list_head(aggrefs);
 
-		if (!gpusort_aggregate_sorts(lfirst_node(Aggref, lc)))
-			continue;
-		columns = gpusort_aggregate_order(lfirst_node(Aggref, lc), &n);
-		foreach(lc2, orders)
-		{
-			GpusortAggregateColumn *other;
-			int			m;
-
-			other = gpusort_aggregate_order(lfirst_node(Aggref, lc2), &m);
-			if (m == n && gpusort_aggregate_same_columns(columns, other, n))
-				break;
-		}
-		if (lc2 == NULL)
-			orders = lappend(orders, lfirst(lc));
+		while (first != lc && !gpusort_aggregate_same_order(order, gpusort_aggregate_order(lfirst_node(Aggref, first)), true))
+			first = lnext(aggrefs, first);
+		orders += order.n > 0 && first == lc;
 	}
-	return list_length(orders);
+	return orders;
 }
 
 bool
@@ -319,7 +303,7 @@ gpusort_plan_orders_fit(List *aggrefs, double rows, int width)
 static const char *
 refuse_groups(const Agg *agg, const Sort *sort)
 {
-	GpusortSortColumn *columns = gpusort_cost_columns(unconstify(Sort *, sort));
+	GpusortSortColumn *columns = gpusort_cost_columns(sort);
 
 	for (int i = 0; i < agg->numCols; i++)
 		columns[i].collation =

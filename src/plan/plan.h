@@ -54,7 +54,7 @@ extern bool gpusort_cost_by_pages(const Node *node);
 extern bool gpusort_cost_few_rows(double rows, int width, double ncolumns, GpusortComparison comparison);
 
 /* Returns the columns of a Sort of a finished plan in a palloc'ed array of numCols. */
-extern GpusortSortColumn *gpusort_cost_columns(Sort *sort);
+extern GpusortSortColumn *gpusort_cost_columns(const Sort *sort);
 
 /*
  * Might the temporary files of a sort exceed temp_file_limit, if ten times as many rows come as expected?  Then it takes the
@@ -249,8 +249,10 @@ extern double gpusort_bound_kept(PlannedStmt *stmt, Plan *child, const GpusortSo
 /* ---- make.c ---- */
 
 /* Packs the columns of an order into a list of four lists, for custom_private. */
-extern List *gpusort_plan_order(int n, const AttrNumber *attnos, const Oid *operators, const Oid *collations,
-								const bool *nulls_first);
+extern List *gpusort_plan_order(const GpusortSortColumn *columns, int n);
+
+/* Has a Sort sort by these columns. */
+extern void gpusort_plan_sort_by(Sort *sort, const GpusortSortColumn *columns, int n);
 
 /* Returns the children of an Append or of a MergeAppend; NIL: the plan is another node. */
 extern List *gpusort_plan_appended(const Plan *plan);

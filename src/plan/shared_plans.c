@@ -235,18 +235,6 @@ static Path *
 make_shares(PlannerInfo *root, RelOptInfo *rel, Path *partial, double processes, const Sorted *sorted, const GpusortCostInput *input)
 {
 	CustomPath *path = makeNode(CustomPath);
-	AttrNumber *attnos = palloc(sorted->n * sizeof(AttrNumber));
-	Oid		   *operators = palloc(sorted->n * sizeof(Oid));
-	Oid		   *collations = palloc(sorted->n * sizeof(Oid));
-	bool	   *nulls_first = palloc(sorted->n * sizeof(bool));
-
-	for (int i = 0; i < sorted->n; i++)
-	{
-		attnos[i] = sorted->columns[i].attno;
-		operators[i] = sorted->columns[i].sort_operator;
-		collations[i] = sorted->columns[i].collation;
-		nulls_first[i] = sorted->columns[i].nulls_first;
-	}
 
 	path->path.pathtype = T_CustomScan;
 	path->path.parent = rel;
@@ -259,7 +247,7 @@ make_shares(PlannerInfo *root, RelOptInfo *rel, Path *partial, double processes,
 	path->path.pathkeys = sorted->pathkeys;
 	gpusort_path_inherit_disabled(&path->path, partial);
 	path->custom_paths = list_make1(partial);
-	path->custom_private = list_make2(gpusort_plan_order(sorted->n, attnos, operators, collations, nulls_first),
+	path->custom_private = list_make2(gpusort_plan_order(sorted->columns, sorted->n),
 									  list_make2_int(sorted->shared, partial->parallel_workers + 1));
 	path->methods = &shares_methods;
 	return &path->path;
