@@ -295,15 +295,6 @@ rebuild(PlannerInfo *root, RelOptInfo *rel, const Path *path, const Sorted *sort
 	return copy;
 }
 
-/* Are there enough groups for all processes, by the planner's estimate? */
-static bool
-has_groups(PlannerInfo *root, const Sorted *sorted, double rows, double processes)
-{
-	List	   *exprs = list_truncate(list_copy(sorted->exprs), sorted->shared);
-
-	return estimate_num_groups(root, exprs, rows, NULL, NULL) >= 2 * processes;
-}
-
 /*
  * Offers the plan of one process in all processes: a partial path of the relation, and a Gather of it.  inner: what the nodes above
  * the GpuSort cost beside the planner's estimate; most: what one process takes, or 0: what the planner's plan takes, with GpuSort's cost.  Is it
@@ -315,14 +306,15 @@ offer_shared(PlannerInfo *root, RelOptInfo *rel, const Path *serial, Path *parti
 	double		rows = sorted->input->rows;
 	double		part = partial->rows / Max(rows, 1);
 	double		processes = 1 / Max(part, 1e-3);
-	GpusortKeyPlan key;
+	List	   *groups = list_truncate(list_copy(sorted->exprs), sorted->shared);
+	GpusortKeyPlan key = gpusort_rowkey_plan(sorted->columns, sorted->n);
 	GpusortCostInput input;
 	Path	   *path;
 
-	key = gpusort_rowkey_plan(sorted->columns, sorted->n);
-	/* one process may gather twice as many rows as another one */
+	/* one process may gather twice as many rows as another one, and each needs groups */
 	if (key.refusal != NULL || !gpusort_plan_feed_pays(rows) ||
-		(!gpusort_force && (!gpusort_cost_fits(2 * rows, partial->pathtarget->width, processes) || !has_groups(root, sorted, rows, processes))))
+		(!gpusort_force && (!gpusort_cost_fits(2 * rows, partial->pathtarget->width, processes) ||
+							estimate_num_groups(root, groups, rows, NULL, NULL) < 2 * processes)))
 		return false;
 	input = gpusort_cost_input(rows, partial->pathtarget->width, partial, &key);
 	if (most == 0)
@@ -347,27 +339,18 @@ offer_shared(PlannerInfo *root, RelOptInfo *rel, const Path *serial, Path *parti
 	return path->total_cost < most;
 }
 
-/* Returns the cheapest partial path, if workers can read all that a query's windows need; else NULL. */
-static Path *
-find_partial(const RelOptInfo *input_rel)
-{
-	Path	   *partial = input_rel->partial_pathlist == NIL ? NULL : linitial(input_rel->partial_pathlist);
-
-	return partial != NULL && input_rel->consider_parallel && !isinf(partial->total_cost) && partial->pathtarget->exprs != NIL ?
-		partial : NULL;
-}
-
 void
 gpusort_plan_offer_windows(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *window_rel)
 {
-	Path	   *partial = find_partial(input_rel);
+	Path	   *partial = input_rel->partial_pathlist == NIL ? NULL : linitial(input_rel->partial_pathlist);
 	Path	   *serial = NULL;
 	Sorted		sorted;
 	Sorted		found;
 	ListCell   *lc;
 
 	/* a run condition ends each partition early: then a bound removes rows before they are sorted (groups.c) */
-	if (partial == NULL || gpusort_plan_has_run_condition(root->parse, true) || !are_safe(root))
+	if (partial == NULL || !input_rel->consider_parallel || isinf(partial->total_cost) || partial->pathtarget->exprs == NIL ||
+		gpusort_plan_has_run_condition(root->parse, true) || !are_safe(root))
 		return;
 	foreach(lc, window_rel->pathlist)
 	{
