@@ -20,7 +20,7 @@
 /*
  * A plan node in place of an Agg.  custom_private begins with three lists: the Aggrefs that sort, which
  * gpusort_aggregate_refuse() does not refuse, and other Aggrefs, which gpusort_aggregate_is_plain(); the columns of the groups in
- * four lists as gpusort_plan_order() makes them, and a fifth one, their operators of equality, 0 for the last columns, if the
+ * four lists as in a GpuSort's, and a fifth one, their operators of equality, 0 for the last columns, if the
  * others determine them; NIL: there are no groups.  A list of one number follows: do the child's rows come in order?  Then they
  * are sorted by the groups, and all aggregates that sort have one order, by which they are sorted within each group.  All refer
  * to the child.  custom_scan_tlist is the columns of the groups and the Aggrefs in this order.  In node.c.

@@ -199,18 +199,16 @@ typedef struct GpusortOrder
 
 	/* gathering */
 	GpusortStatKind kind;		/* who sorts: the node, or gpu_sort_agg(), which makes an array of all values */
-	Size		memory;
+	Size		memory;			/* set by the client before rows are put */
 	uint64		count;			/* rows, */
 	uint64		skipped;		/* and rows that were left out since a column is NULL */
-	bool		packable;		/* all columns have keys, */
-	bool		plain;			/* all are the child's, and no row is left out but for a NULL */
-	bool		packs;			/* and a word may have room for them: */
-	bool		chosen;			/* how is known */
+	bool		plain;			/* all columns are the child's, and no row is left out but for a NULL */
+	bool		packs;			/* a word may have room for them; how is known if there are words */
 	GpusortPacking packing;
 	int			nsample;		/* rows that wait for that: */
 	uint64	   *sample_keys;	/* [row * ncolumns + column] */
 	bool	   *sample_nulls;
-	GpusortStream *words;
+	GpusortStream *words;		/* NULL: a column has no keys */
 	bool		has_words;		/* it has begun */
 	void	   *reserved;		/* memory for nreserved words, of which nput are set */
 	int			nreserved;
@@ -251,9 +249,6 @@ extern void gpusort_order_add_sorted(GpusortOrder *order, const GpusortAggregate
 
 /* Prepares for rows, when it has all columns. */
 extern void gpusort_order_prepare(GpusortOrder *order);
-
-/* Begins to gather rows, in this much memory. */
-extern void gpusort_order_begin(GpusortOrder *order, Size memory);
 
 /* Makes row i of a page the current one, valid until the next call.  False if it is left out. */
 extern bool gpusort_order_evaluate(GpusortOrder *order, GpusortPage *page, int i);

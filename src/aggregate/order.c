@@ -208,11 +208,11 @@ gpusort_order_prepare(GpusortOrder *order)
 	order->last.nulls = palloc(n * sizeof(bool));
 	if (order->direct)
 		return;
-	order->packable = describe_fields(order);
-	if (order->packable)
+	order->packs = describe_fields(order);
+	if (order->packs)
 		prepare_words(order);
 	prepare_rows(order, desc);
-	order->plain = order->packable && order->condition == NULL;
+	order->plain = order->condition == NULL;
 	for (int i = 0; i < n; i++)
 	{
 		order->allocates |= !order->columns[i].by_value;
@@ -236,13 +236,6 @@ begin_stream(const GpusortOrder *order, GpusortStream *stream, Size memory)
 	};
 
 	(void) gpusort_stream_begin(stream, &input);
-}
-
-void
-gpusort_order_begin(GpusortOrder *order, Size memory)
-{
-	order->memory = memory;
-	order->packs = order->packable;
 }
 
 bool
@@ -343,7 +336,6 @@ choose(GpusortOrder *order)
 	MemoryContext old = MemoryContextSwitchTo(order->econtext->ecxt_per_tuple_memory);
 
 	order->packs = order->has_words = gpusort_pack_choose(&order->packing, order->sample_keys, order->sample_nulls, order->nsample);
-	order->chosen = true;
 	if (order->packs)
 		begin_stream(order, order->words, order->memory - order->memory / ROWS_PART);
 	for (int row = 0; row < order->nsample; row++)
@@ -382,7 +374,7 @@ put_packed(GpusortOrder *order)
 		if (!nulls[i] && !gpusort_pack_key(&order->packing.fields[i], order->values[i], &keys[i]))
 			return false;
 	}
-	if (order->chosen)
+	if (order->has_words)
 	{
 		if (!make_word(&order->packing, keys, nulls, &word))
 			return false;
@@ -469,7 +461,7 @@ put_page(GpusortOrder *order, GpusortPage *page)
 void
 gpusort_order_put(GpusortOrder *order, GpusortPage *page)
 {
-	if (order->plain && order->packs && order->chosen)
+	if (order->plain && order->has_words)
 	{
 		put_page(order, page);
 		return;
@@ -687,9 +679,14 @@ gpusort_order_forget(GpusortOrder *order)
 		gpusort_stream_end(order->words);
 	if (order->rows != NULL)
 		gpusort_stream_end(order->rows);
-	order->direct |= order->borrows;
+	if (order->borrows)
+	{
+		order->direct = true;
+		order->words = NULL;
+	}
 	order->borrows = false;
-	order->has_words = order->has_rows = order->chosen = order->fetched = order->has_word = order->only_words = false;
+	order->packs = order->words != NULL;
+	order->has_words = order->has_rows = order->fetched = order->has_word = order->only_words = false;
 	order->row = NULL;
 	order->nsample = order->nput = order->nreserved = 0;
 	order->nnext = order->count = order->skipped = 0;

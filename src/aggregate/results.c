@@ -328,8 +328,7 @@ gather(GpusortResults *results)
 	{
 		Source	   *source = lfirst(lc);
 
-		if (!source->order->direct)
-			gpusort_order_begin(source->order, source->order->kind == GPUSORT_STAT_FUNCTION ? UNLIMITED_MEMORY : memory);
+		source->order->memory = source->order->kind == GPUSORT_STAT_FUNCTION ? UNLIMITED_MEMORY : memory;
 	}
 	while (gpusort_page_next(&results->page, outerPlanState(results->ps)))
 	{

@@ -35,7 +35,9 @@ typedef struct Parts
 	List	   *sorting;		/* Aggrefs that sort, */
 	List	   *others;			/* and all others */
 	int			columns;		/* of a row of the node, which has all results, or all arguments */
-	bool		shows_order;	/* one of these shows the order of the rows, which a Sort below may have made */
+	const Aggref *in_order;		/* one of those whose order serves all that sort; NULL: none does */
+	const Var  *counted;		/* without groups: the column of a count(DISTINCT) that a Sort by it would serve; NULL: there is none */
+	bool		shows_order;	/* one of the others shows the order of the rows, which a Sort below may have made */
 	Plan	   *sorted;			/* a plan of the rows in the order of all aggregates; NULL: the node sorts */
 	const char *refusal;		/* why the Agg stays core's */
 } Parts;
@@ -210,38 +212,26 @@ gpusort_plan_takes_words(List *groups, List *aggrefs)
 	return true;
 }
 
-/* The same of the aggregates of an Agg */
-static bool
-takes_words(const Agg *agg, const Parts *parts)
+/* Finds the order that serves all aggregates. */
+static void
+find_common_order(const Agg *agg, Parts *parts)
 {
-	List	   *groups = NIL;
-
-	for (int i = 0; i < agg->numCols; i++)
-		groups = lappend(groups, get_tle_by_resno(outerPlan(agg)->targetlist, agg->grpColIdx[i])->expr);
-	return gpusort_plan_takes_words(groups, list_concat_copy(parts->sorting, parts->others));
-}
-
-/* Returns the column of a count(DISTINCT) that a sort below an Agg without groups would serve, or NULL. */
-static const Var *
-counted_column(const Agg *agg, const Aggref *in_order)
-{
-	if (agg->numCols > 0 || in_order == NULL || gpusort_plan_sort_below(agg) != NULL ||
-		gpusort_aggregate_kind(in_order) != GPUSORT_AGGREGATE_COUNT)
-		return NULL;
-	return castNode(Var, linitial_node(TargetEntry, in_order->args)->expr);
+	parts->in_order = gpusort_plan_agg_order(agg);
+	if (agg->numCols == 0 && parts->in_order != NULL && gpusort_plan_sort_below(agg) == NULL &&
+		gpusort_aggregate_kind(parts->in_order) == GPUSORT_AGGREGATE_COUNT)
+		parts->counted = castNode(Var, linitial_node(TargetEntry, parts->in_order->args)->expr);
 }
 
 /* Is this the count(DISTINCT) of texts in the table's order, of which core compares each only once? */
 static bool
-counts_in_order(PlannedStmt *stmt, const Agg *agg)
+counts_in_order(PlannedStmt *stmt, const Agg *agg, const Parts *parts)
 {
-	const Aggref *aggref = gpusort_plan_agg_order(agg);
-	const Var  *column = counted_column(agg, aggref);
+	const Var  *column = parts->counted;
 	const GpusortAggregateColumn *order;
 
 	if (column == NULL || !OidIsValid(column->varcollid))
 		return false;
-	order = gpusort_aggregate_order(aggref).columns;
+	order = gpusort_aggregate_order(parts->in_order).columns;
 	return order->collation == column->varcollid &&
 		gpusort_plan_lies_in_order(stmt, outerPlan(agg), column->varattno, order->operator, column->varcollid);
 }
@@ -250,14 +240,12 @@ counts_in_order(PlannedStmt *stmt, const Agg *agg)
 static bool
 find_order(PlannedStmt *stmt, Agg *agg, Parts *parts, bool words)
 {
-	const Aggref *in_order = gpusort_plan_agg_order(agg);
 	const Sort *sort = gpusort_plan_sort_below(agg);
 	bool		parallel = IsA(outerPlan(agg), GatherMerge) || IsA(outerPlan(agg), CustomScan) || (sort != NULL && IsA(outerPlan(sort), Gather));
 	bool		drops = agg->numCols == 0 && parts->others != NIL;
-	const Var  *column;
 	ListCell   *lc;
 
-	if (!enable_sort || in_order == NULL || IsA(outerPlan(agg), IncrementalSort))
+	if (!enable_sort || parts->in_order == NULL || IsA(outerPlan(agg), IncrementalSort))
 		return false;
 	/* without groups, a sort of the node's own drops rows that repeat another one, also beside others */
 	foreach(lc, parts->sorting)
@@ -265,10 +253,9 @@ find_order(PlannedStmt *stmt, Agg *agg, Parts *parts, bool words)
 	if (!parallel && (words || drops))
 		return false;
 	/* a sort below has all rows, also those with NULLs, which count(DISTINCT) passes over */
-	column = counted_column(agg, in_order);
-	if (column != NULL && gpusort_plan_null_part(stmt, outerPlan(agg), column->varattno) > MOST_NULLS)
+	if (parts->counted != NULL && gpusort_plan_null_part(stmt, outerPlan(agg), parts->counted->varattno) > MOST_NULLS)
 		return false;
-	parts->sorted = gpusort_plan_presort(agg, in_order, parts->shows_order);
+	parts->sorted = gpusort_plan_presort(agg, parts->in_order, parts->shows_order);
 	return parts->sorted != NULL;
 }
 
@@ -316,6 +303,7 @@ static bool
 find_parts(PlannedStmt *stmt, Agg *agg, Parts *parts)
 {
 	const Plan *child = outerPlan(agg);
+	List	   *groups = NIL;
 	const char *reason;
 	bool		words;
 	ListCell   *lc;
@@ -324,11 +312,14 @@ find_parts(PlannedStmt *stmt, Agg *agg, Parts *parts)
 	if (agg->aggsplit != AGGSPLIT_SIMPLE || agg->groupingSets != NIL || agg->chain != NIL ||
 		(agg->aggstrategy == AGG_SORTED ? agg->numCols == 0 : agg->aggstrategy != AGG_PLAIN))
 		return refuse(parts, agg->groupingSets != NIL ? "it has grouping sets" : "it has a hash table or is a part of a parallel one");
-	if (!gpusort_force && counts_in_order(stmt, agg))
+	find_common_order(agg, parts);
+	if (!gpusort_force && counts_in_order(stmt, agg, parts))
 		return refuse(parts, "core's sort is expected to be faster");
 	if (!find_aggregates(agg, parts))
 		return false;
-	words = takes_words(agg, parts);
+	for (int i = 0; i < agg->numCols; i++)
+		groups = lappend(groups, get_tle_by_resno(child->targetlist, agg->grpColIdx[i])->expr);
+	words = gpusort_plan_takes_words(groups, list_concat_copy(parts->sorting, parts->others));
 	foreach(lc, parts->sorting)
 	{
 		if (!pays(child, lfirst_node(Aggref, lc), words))

@@ -248,9 +248,6 @@ extern double gpusort_bound_kept(PlannedStmt *stmt, Plan *child, const GpusortSo
 
 /* ---- make.c ---- */
 
-/* Packs the columns of an order into a list of four lists, for custom_private. */
-extern List *gpusort_plan_order(const GpusortSortColumn *columns, int n);
-
 /* Has a Sort sort by these columns. */
 extern void gpusort_plan_sort_by(Sort *sort, const GpusortSortColumn *columns, int n);
 
@@ -264,10 +261,11 @@ extern List *gpusort_aggregate_list(const Agg *agg);
 extern CustomScan *gpusort_plan_scan(const Plan *plan, Plan *child, List *columns, const CustomScanMethods *methods);
 
 /*
- * Returns the custom_private of a GpuSort, to which its version is added: what gpusort_plan_order() has made, and numbers: processes,
- * the bound's known to core, ties, below and groups, and the columns of shares, or 0.  read_plan() in node/unpack.c reads it.
+ * Returns the custom_private of a GpuSort, to which its version is added: four lists of its columns' numbers, operators, collations and
+ * nulls_first, and numbers: processes, the bound's known to core, ties, below and groups, and the columns of shares, or 0.
+ * node/unpack.c reads it.
  */
-extern List *gpusort_plan_private(List *order, GpusortBound bound, int processes, int share_columns);
+extern List *gpusort_plan_private(const GpusortSortColumn *columns, int n, GpusortBound bound, int processes, int share_columns);
 
 /* Is it a GpuSort that returns shares? */
 extern bool gpusort_plan_is_shares(const Plan *plan);

@@ -42,12 +42,10 @@
 #include "plan/costs.h"
 #include "plan/plan.h"
 
-/* Makes the plan of a GpuSort that returns shares.  custom_private: its order, and the numbers of shares' columns and of processes */
+/* Makes the plan of a GpuSort that returns shares.  The path's custom_private is the plan's. */
 static Plan *
 plan_shares(PlannerInfo *root, RelOptInfo *rel, CustomPath *path, List *targetlist, List *clauses, List *children)
 {
-	List	   *order = linitial(path->custom_private);
-	List	   *numbers = lsecond(path->custom_private);
 	Plan	   *child = linitial(children);
 	CustomScan *scan = gpusort_plan_scan(child, child, child->targetlist, &gpusort_node_methods);
 
@@ -57,7 +55,7 @@ plan_shares(PlannerInfo *root, RelOptInfo *rel, CustomPath *path, List *targetli
 	scan->scan.plan.qual = scan->scan.plan.initPlan = NIL;
 	outerPlan(scan) = child;
 	innerPlan(scan) = NULL;
-	scan->custom_private = gpusort_plan_private(order, gpusort_unbounded, lsecond_int(numbers), linitial_int(numbers));
+	scan->custom_private = list_copy(path->custom_private);
 	gpusort_plan_mark(scan);
 	return &scan->scan.plan;
 }
@@ -247,8 +245,8 @@ make_shares(PlannerInfo *root, RelOptInfo *rel, Path *partial, double processes,
 	path->path.pathkeys = sorted->pathkeys;
 	gpusort_path_inherit_disabled(&path->path, partial);
 	path->custom_paths = list_make1(partial);
-	path->custom_private = list_make2(gpusort_plan_order(sorted->columns, sorted->n),
-									  list_make2_int(sorted->shared, partial->parallel_workers + 1));
+	path->custom_private = gpusort_plan_private(sorted->columns, sorted->n, gpusort_unbounded, partial->parallel_workers + 1,
+												sorted->shared);
 	path->methods = &shares_methods;
 	return &path->path;
 }
