@@ -302,19 +302,6 @@ take_row(GpusortResults *results, Source *source)
 	MemoryContextSwitchTo(old);
 }
 
-/* Takes words of a group, for numbers of distinct values, percentiles and arrays. */
-static void
-take_words(Source *source, const uint64 *words, uint64 n)
-{
-	GpusortOrder *order = source->order;
-	ListCell   *lc;
-
-	foreach(lc, source->members)
-		gpusort_member_take_words(lfirst(lc), order, words, n);
-	order->last.word = words[n - 1] >> order->packing.fields[order->nsorted - 1].shift;
-	order->last.known = true;
-}
-
 /* ---- rows ---- */
 
 /* Gathers all rows, and sorts them. */
@@ -410,20 +397,26 @@ fetch(GpusortResults *results, Source *source)
 static void
 read_group(GpusortResults *results, Source *source)
 {
+	GpusortOrder *order = source->order;
+	ListCell   *lc;
+
 	source->run = 0;
 	do
 	{
 		if (source->bulk)
 		{
 			uint64		n;
-			const uint64 *words = gpusort_order_stretch(source->order, &n);
+			const uint64 *words = gpusort_order_stretch(order, &n);
 
-			take_words(source, words, n);
+			foreach(lc, source->members)
+				gpusort_member_take_words(lfirst(lc), order, words, n);
+			order->last.word = words[n - 1] >> order->packing.fields[order->nsorted - 1].shift;
+			order->last.known = true;
 			continue;
 		}
 		take_row(results, source);
-		gpusort_order_take(source->order);
-	} while (fetch(results, source) && (results->ngroups == 0 || gpusort_order_in_group(source->order)));
+		gpusort_order_take(order);
+	} while (fetch(results, source) && (results->ngroups == 0 || gpusort_order_in_group(order)));
 }
 
 /* Reads the rows of the next group, or all rows if there are no groups.  False at the end. */

@@ -82,13 +82,12 @@ order_pathkeys(PlannerInfo *root, const Aggref *in_order, List **exprs)
 }
 
 /*
- * If one sort serves all aggregates of a query, returns one of a path's rows by the groups and that order: in one process, or, of a
- * partial path, in all; else NULL.  *saving: by how much it makes the aggregates cheaper
+ * If one sort serves all aggregates of a query, those of gpusort_plan_query_order(), returns one of a path's rows by the groups and that
+ * order: in one process, or, of a partial path, in all; else NULL.  *saving: by how much it makes the aggregates cheaper
  */
 static Path *
-presort(PlannerInfo *root, RelOptInfo *grouped, Path *path, double rows, Cost *saving)
+presort(PlannerInfo *root, RelOptInfo *grouped, Path *path, double rows, const Aggref *in_order, Cost *saving)
 {
-	const Aggref *in_order = gpusort_plan_query_order(root, rows, true, saving);
 	List	   *pathkeys;
 	List	   *exprs = NIL;
 	List	   *groups;
@@ -134,7 +133,6 @@ node_computes(PlannerInfo *root, List *aggrefs)
 
 	if (!gpusort_plan_key(list_truncate(list_copy(root->group_pathkeys), GPUSORT_GROUP_PATHKEYS(root)), &key))
 		return false;
-
 	foreach(lc, aggrefs)
 	{
 		Aggref	   *aggref = lfirst_node(Aggref, lc);
@@ -206,7 +204,7 @@ offer_groups(PlannerInfo *root, RelOptInfo *input, RelOptInfo *grouped, const Ag
 	Cost		one = serial->path.total_cost;
 	const Aggref *in_order = gpusort_plan_query_order(root, rows, true, &saving);
 	bool		words = gpusort_plan_takes_words(get_sortgrouplist_exprs(serial->groupClause, root->processed_tlist), aggrefs);
-	Path	   *path = words ? NULL : presort(root, grouped, input->cheapest_total_path, rows, &saving);
+	Path	   *path = words ? NULL : presort(root, grouped, input->cheapest_total_path, rows, in_order, &saving);
 	List	   *pathkeys = root->group_pathkeys;
 	List	   *exprs = NIL;
 	int			equal = GPUSORT_GROUP_PATHKEYS(root);
@@ -292,7 +290,7 @@ gpusort_plan_offer_aggregates(PlannerInfo *root, RelOptInfo *input, RelOptInfo *
 	{
 		/* one process makes words of rows faster than it takes the rows of all processes */
 		Path	   *path = gpusort_plan_takes_words(NIL, aggrefs) && !takes_child_words(aggrefs) ? NULL :
-			presort(root, grouped, partial, rows, &saving);
+			presort(root, grouped, partial, rows, gpusort_plan_query_order(root, rows, true, &saving), &saving);
 
 		offer(root, grouped, &serial, path, saving);
 	}
