@@ -20,7 +20,7 @@
 /*
  * A plan node in place of an Agg.  custom_private begins with three lists: the Aggrefs that sort, which
  * gpusort_aggregate_refuse() does not refuse, and other Aggrefs, which gpusort_aggregate_is_plain(); the columns of the groups in
- * four lists as gpusort_plan_order() makes them, and a fifth one, their operators of equality, 0 for the last columns, if the
+ * four lists as in a GpuSort's, and a fifth one, their operators of equality, 0 for the last columns, if the
  * others determine them; NIL: there are no groups.  A list of one number follows: do the child's rows come in order?  Then they
  * are sorted by the groups, and all aggregates that sort have one order, by which they are sorted within each group.  All refer
  * to the child.  custom_scan_tlist is the columns of the groups and the Aggrefs in this order.  In node.c.
@@ -74,19 +74,30 @@ typedef struct GpusortAggregateColumn
 	bool		nulls_first;
 } GpusortAggregateColumn;
 
-/* Returns the columns by which an aggregate that sorts does so, *n of them, in a palloc'ed array.  Constants decide nothing. */
-extern GpusortAggregateColumn *gpusort_aggregate_order(const Aggref *aggref, int *n);
+/* The same as column number attno of a sort's rows */
+static inline GpusortSortColumn
+gpusort_aggregate_sort_column(const GpusortAggregateColumn *column, AttrNumber attno)
+{
+	return gpusort_rowkey_column(attno, column->operator, column->collation, column->nulls_first, column->expr);
+}
 
-/* Are these the same columns, n of each, in the same order? */
-extern bool gpusort_aggregate_same_columns(const GpusortAggregateColumn *a, const GpusortAggregateColumn *b, int n);
+typedef struct GpusortAggregateOrder
+{
+	int			n;
+	GpusortAggregateColumn *columns;
+} GpusortAggregateOrder;
+
+/* Returns the columns by which an aggregate sorts, if it does.  Constants decide nothing. */
+extern GpusortAggregateOrder gpusort_aggregate_order(const Aggref *aggref);
+
+/* Are these the same columns?  collated: under the same collations, too */
+extern bool gpusort_aggregate_same_order(GpusortAggregateOrder a, GpusortAggregateOrder b, bool collated);
 
 /* Returns the reason why the node cannot compute an aggregate as one that sorts, or NULL. */
 extern const char *gpusort_aggregate_refuse(const Aggref *aggref);
 
 /* Can it compute an aggregate as one that does not sort? */
 extern bool gpusort_aggregate_is_plain(const Aggref *aggref);
-
-/* ---- harmless.c ---- */
 
 /*
  * May the input of an aggregate come in another order?  PostgreSQL's own ordered-set aggregates sort it.  Functions with side

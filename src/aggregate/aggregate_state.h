@@ -45,8 +45,15 @@ typedef struct GpusortPacking
 {
 	int			n;
 	GpusortField fields[GPUSORT_PACK_COLUMNS];
-	bool		narrow;			/* the words have 4 bytes; else 8 */
+	bool		narrow;			/* the words have 4 bytes, of which all keys have codes; else 8 */
 } GpusortPacking;
+
+/* The bits that a field has if all keys of the type have codes */
+static inline int
+gpusort_pack_full_bits(const GpusortField *field)
+{
+	return 8 * field->type->key_bytes + field->nullable;
+}
 
 /* Makes the key of a value that is not NULL.  False if it has none, as a numeric with more digits than its type has. */
 static inline bool
@@ -115,14 +122,23 @@ gpusort_pack_decode(const GpusortType *type, uint64 key)
 	pg_unreachable();
 }
 
-/* Returns a column of the row of a word. */
-static inline Datum
-gpusort_pack_value(const GpusortField *field, uint64 word, bool *isnull)
+/* Returns a column's code in a word. */
+static inline uint64
+gpusort_pack_code_of(const GpusortField *field, uint64 word, bool *isnull)
 {
 	uint64		greatest = PG_UINT64_MAX >> (64 - field->bits);
 	uint64		code = (word >> field->shift) & greatest;
 
 	*isnull = field->nullable && code == (field->nulls_first ? 0 : greatest);
+	return code;
+}
+
+/* Returns a column of the row of a word. */
+static inline Datum
+gpusort_pack_value(const GpusortField *field, uint64 word, bool *isnull)
+{
+	uint64		code = gpusort_pack_code_of(field, word, isnull);
+
 	if (*isnull)
 		return (Datum) 0;
 	code -= field->nullable && field->nulls_first;
@@ -171,7 +187,6 @@ typedef struct GpusortOrder
 	int			ngroups;		/* first columns, of the groups, */
 	int			nsorted;		/* with those of the aggregates, by which rows are sorted, too; */
 	int			ncolumns;		/* others may follow */
-	int			room;			/* columns that there is room for */
 	GpusortOrderColumn *columns;
 	Expr	   *condition;		/* rows for which it is not true are left out; NULL: none */
 	ExprState  *filter;
@@ -184,19 +199,17 @@ typedef struct GpusortOrder
 
 	/* gathering */
 	GpusortStatKind kind;		/* who sorts: the node, or gpu_sort_agg(), which makes an array of all values */
-	Size		memory;
+	Size		memory;			/* set by the client before rows are put */
 	uint64		count;			/* rows, */
 	uint64		skipped;		/* and rows that were left out since a column is NULL */
-	bool		packable;		/* all columns have keys, */
-	bool		plain;			/* all are the child's, and no row is left out but for a NULL */
-	bool		packs;			/* and a word may have room for them: */
-	bool		chosen;			/* that is known */
+	bool		plain;			/* all columns are the child's, and no row is left out but for a NULL */
+	bool		packs;			/* a word may have room for them; how is known if there are words */
 	GpusortPacking packing;
 	int			nsample;		/* rows that wait for that: */
 	uint64	   *sample_keys;	/* [row * ncolumns + column] */
 	bool	   *sample_nulls;
-	GpusortStream *streams[2];	/* of words of 4 and of 8 bytes; NULL: not needed yet */
-	GpusortStream *words;		/* one of them; NULL: there are no words */
+	GpusortStream *words;		/* NULL: a column has no keys */
+	bool		has_words;		/* it has begun */
 	void	   *reserved;		/* memory for nreserved words, of which nput are set */
 	int			nreserved;
 	int			nput;
@@ -207,7 +220,6 @@ typedef struct GpusortOrder
 	SortSupport comparators;	/* of the sorted columns, where there are words and rows */
 	const uint64 *next_words;
 	uint64		nnext;
-	uint64		nread;			/* words that have been read, with these */
 	bool		has_word;		/* the next word, which has not been taken */
 	uint64		word;
 	TupleTableSlot *row;		/* the next row, which has not been taken; NULL: it has not been fetched */
@@ -238,9 +250,6 @@ extern void gpusort_order_add_sorted(GpusortOrder *order, const GpusortAggregate
 /* Prepares for rows, when it has all columns. */
 extern void gpusort_order_prepare(GpusortOrder *order);
 
-/* Begins to gather rows, in this much memory. */
-extern void gpusort_order_begin(GpusortOrder *order, Size memory);
-
 /* Makes row i of a page the current one, valid until the next call.  False if it is left out. */
 extern bool gpusort_order_evaluate(GpusortOrder *order, GpusortPage *page, int i);
 
@@ -248,7 +257,7 @@ extern bool gpusort_order_evaluate(GpusortOrder *order, GpusortPage *page, int i
  * Of an order that is direct, and has one column, of which NULLs do not matter: if a GpuSort below has its values as words, takes these
  * in place of rows, until the order forgets them.
  */
-extern bool gpusort_order_take_words(GpusortOrder *order);
+extern void gpusort_order_take_words(GpusortOrder *order);
 
 /* Gathers the rows of a page. */
 extern void gpusort_order_put(GpusortOrder *order, GpusortPage *page);
@@ -340,9 +349,6 @@ gpusort_order_repeats(GpusortOrder *order)
  */
 extern const uint64 *gpusort_order_stretch(GpusortOrder *order, uint64 *n);
 
-/* If all rows are words, makes the one at this place, from 0, the current one.  Places ascend from one call to the next. */
-extern void gpusort_order_seek(GpusortOrder *order, uint64 place);
-
 /* Forgets all rows. */
 extern void gpusort_order_forget(GpusortOrder *order);
 
@@ -353,7 +359,10 @@ typedef struct GpusortTransition
 {
 	Aggref	   *aggref;			/* the first one */
 	bool		counts;			/* count(*): no function is called */
+	int			filter;			/* as in GpusortMember */
 	int			nargs;
+	int		   *columns;		/* of the arguments; -1: a constant, */
+	NullableDatum *constants;	/* this one */
 	FmgrInfo	function;
 	FunctionCallInfo call;
 	bool		by_value;		/* the state's type */
@@ -380,31 +389,35 @@ typedef struct GpusortStates
 	ExprContext *call_context;	/* the temporary one of calls */
 	int			ntransitions;
 	GpusortTransition *transitions;
-	int			nfinals;
 	GpusortFinal *finals;
 } GpusortStates;
 
 /* Prepares for Aggrefs, which refer to the child of a plan node, in the current memory context, the query's. */
 extern GpusortStates *gpusort_states_init(PlanState *ps, List *aggrefs);
 
+/* Adds the arguments of a transition to the columns of an order, where the column filter is true. */
+extern void gpusort_states_add_columns(GpusortTransition *transition, GpusortOrder *order, int filter);
+
 /* Begins a group. */
 extern void gpusort_states_begin(GpusortStates *states);
 
-/* Advances a transition by a row's arguments. */
-extern void gpusort_states_advance(GpusortStates *states, int number, const NullableDatum *args);
+/* Advances a transition by the current row of an order. */
+extern void gpusort_states_advance(GpusortStates *states, GpusortTransition *transition, const GpusortOrder *order);
 
-/* Computes the results of the group, in the order of the Aggrefs, once.  They live until the expression context is reset. */
-extern void gpusort_states_finish(GpusortStates *states, ExprContext *econtext, Datum *values, bool *nulls);
+/* Computes the result of an Aggref, by number, once for each group.  It lives until the expression context is reset. */
+extern Datum gpusort_states_result(GpusortStates *states, int number, ExprContext *econtext, bool *isnull);
 
 /* Forgets all. */
 extern void gpusort_states_forget(GpusortStates *states);
 
 /* ---- percentile.c ---- */
 
-/* One fraction, or an array of them, which are evaluated once */
+/* One fraction, or an array of them, which are evaluated once, and the type of the values */
 typedef struct GpusortFractions
 {
 	ExprState  *state;			/* NULL: the aggregate has no fractions */
+	Oid			type;			/* of the values */
+	bool		discrete;		/* a percentile is one of the values; else between two of them */
 	bool		is_array;
 	bool		evaluated;		/* what follows is set, in this scan of the child */
 	bool		null;			/* the percentile is NULL, too */
@@ -415,8 +428,9 @@ typedef struct GpusortFractions
 	Datum	   *results;		/* room for the percentiles */
 } GpusortFractions;
 
-/* Prepares for the fractions of an aggregate, if it has any. */
-extern void gpusort_fractions_init(GpusortFractions *fractions, const Aggref *aggref, PlanState *ps);
+/* Prepares for the fractions of an aggregate of this kind, if it has any. */
+extern void gpusort_fractions_init(GpusortFractions *fractions, const Aggref *aggref, GpusortAggregateKind kind, Oid type,
+								   PlanState *ps);
 
 /*
  * Evaluates the fractions, once, in an expression context that has no row.  An array is copied to cxt.  As in core, a
@@ -425,20 +439,14 @@ extern void gpusort_fractions_init(GpusortFractions *fractions, const Aggref *ag
  */
 extern void gpusort_fractions_evaluate(GpusortFractions *fractions, bool has_rows, ExprContext *econtext, MemoryContext cxt);
 
-/* Which percentiles, and of what */
-typedef struct GpusortPercentiles
-{
-	Oid			type;			/* of the values */
-	GpusortFractions *fractions;	/* not null */
-	uint64		rows;			/* values, at least 1 */
-	bool		discrete;		/* a percentile is one of the values; else between two of them */
-} GpusortPercentiles;
-
-/* Returns, in a palloc'ed array, the places of the values that the percentiles need: two for each fraction, *n of them. */
-extern uint64 *gpusort_percentile_places(const GpusortPercentiles *percentiles, int *n);
+/*
+ * Returns, in a palloc'ed array, the places of the values that the percentiles of that many rows need: two for each fraction, *n of
+ * them; none if there is no percentile.
+ */
+extern uint64 *gpusort_percentile_places(const GpusortFractions *fractions, uint64 rows, int *n);
 
 /* Returns the percentile, or an array of percentiles in the current memory context, given the values at these places. */
-extern Datum gpusort_percentile_result(const GpusortPercentiles *percentiles, const Datum *found);
+extern Datum gpusort_percentile_result(const GpusortFractions *fractions, uint64 rows, const Datum *found);
 
 /* ---- members.c ---- */
 
@@ -449,8 +457,7 @@ typedef struct GpusortMember
 	int			result;			/* of those whose functions are called: its number */
 	int			column;			/* of the value */
 	int			filter;			/* column of a FILTER; -1: there is none, or the order leaves rows out */
-	Oid			type;			/* the value's */
-	int16		length;
+	int16		length;			/* of the value's type */
 	bool		by_value;
 	GpusortFractions fractions;
 	ExprContext *econtext;
@@ -492,9 +499,6 @@ extern void gpusort_member_take(GpusortMember *member, GpusortOrder *order, uint
 
 /* Takes words of the group, for a number of distinct values, a percentile or an array. */
 extern void gpusort_member_take_words(GpusortMember *member, const GpusortOrder *order, const uint64 *words, uint64 n);
-
-/* Takes the value at a place of the order, if it is expected and wanted. */
-extern void gpusort_member_find(GpusortMember *member, uint64 place, Datum value);
 
 /* Returns the result of the group. */
 extern Datum gpusort_member_result(GpusortMember *member, bool *isnull);

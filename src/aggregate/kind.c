@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * kind.c
- *		Tells what an aggregate computes, how it sorts its rows, and whether GpuSort Aggregate can do it.
+ *		Tells what an aggregate computes, how it sorts its rows, whether GpuSort Aggregate can do it, and whether the order of
+ *		its input shows.
  *
  * gpu_sort_agg() is told by its functions, since its number differs from database to database, and core's by their numbers.
  *
@@ -163,17 +164,16 @@ casted(const Expr *expr)
 	return gpusort_aggregate_type(linitial(cast->args)) != NULL ? linitial(cast->args) : NULL;
 }
 
-GpusortAggregateColumn *
-gpusort_aggregate_order(const Aggref *aggref, int *n)
+GpusortAggregateOrder
+gpusort_aggregate_order(const Aggref *aggref)
 {
 	GpusortAggregateKind kind = gpusort_aggregate_kind(aggref);
 	List	   *clauses = aggref->aggdistinct != NIL ? aggref->aggdistinct : aggref->aggorder;
-	GpusortAggregateColumn *columns = palloc((1 + list_length(clauses)) * sizeof(GpusortAggregateColumn));
+	GpusortAggregateOrder order = {.columns = palloc((1 + list_length(clauses)) * sizeof(GpusortAggregateColumn))};
 	ListCell   *lc;
 
-	*n = 0;
 	if (kind == GPUSORT_AGGREGATE_SORTED)
-		columns[(*n)++] = own_order(linitial_node(TargetEntry, aggref->args)->expr, false, false);
+		order.columns[order.n++] = own_order(linitial_node(TargetEntry, aggref->args)->expr, false, false);
 	foreach(lc, clauses)
 	{
 		SortGroupClause *clause = lfirst_node(SortGroupClause, lc);
@@ -187,11 +187,11 @@ gpusort_aggregate_order(const Aggref *aggref, int *n)
 			gpusort_aggregate_default_order(clause->sortop, FLOAT8OID, &descending))
 		{
 			/* the percentile of the cast is the cast percentile */
-			columns[(*n)++] = own_order(casted(expr), descending, clause->nulls_first);
+			order.columns[order.n++] = own_order(casted(expr), descending, clause->nulls_first);
 			continue;
 		}
 		/* count(DISTINCT) only needs equal values side by side */
-		columns[(*n)++] = (GpusortAggregateColumn) {
+		order.columns[order.n++] = (GpusortAggregateColumn) {
 			.expr = expr,
 			.equals = clause->eqop,
 			.operator = clause->sortop,
@@ -199,28 +199,27 @@ gpusort_aggregate_order(const Aggref *aggref, int *n)
 			.nulls_first = clause->nulls_first,
 		};
 	}
-	return columns;
+	return order;
 }
 
 bool
-gpusort_aggregate_same_columns(const GpusortAggregateColumn *a, const GpusortAggregateColumn *b, int n)
+gpusort_aggregate_same_order(GpusortAggregateOrder a, GpusortAggregateOrder b, bool collated)
 {
-	for (int i = 0; i < n; i++)
+	for (int i = 0; i < a.n && a.n == b.n; i++)
 	{
-		if (a[i].operator != b[i].operator || a[i].collation != b[i].collation || a[i].nulls_first != b[i].nulls_first ||
-			!equal(a[i].expr, b[i].expr))
+		if (a.columns[i].operator != b.columns[i].operator || a.columns[i].nulls_first != b.columns[i].nulls_first ||
+			(collated && a.columns[i].collation != b.columns[i].collation) || !equal(a.columns[i].expr, b.columns[i].expr))
 			return false;
 	}
-	return true;
+	return a.n == b.n;
 }
 
 const char *
 gpusort_aggregate_refuse(const Aggref *aggref)
 {
 	GpusortAggregateKind kind = gpusort_aggregate_kind(aggref);
-	GpusortAggregateColumn *order;
+	GpusortAggregateOrder order;
 	GpusortSortColumn *columns;
-	int			n;
 	bool		descending;
 
 	if (aggref->agglevelsup > 0 || !gpusort_aggregate_sorts(aggref))
@@ -231,17 +230,17 @@ gpusort_aggregate_refuse(const Aggref *aggref)
 		return "an ordered-set aggregate is none of percentile_cont(), percentile_disc() and mode()";
 	if (contain_var_clause((Node *) aggref->aggdirectargs))
 		return "the fractions of a percentile differ from group to group";
-	order = gpusort_aggregate_order(aggref, &n);
-	if (n == 0)
+	order = gpusort_aggregate_order(aggref);
+	if (order.n == 0)
 		return "an aggregate sorts by constants";
 	/* its numbers are interpolated */
 	if (kind == GPUSORT_AGGREGATE_CONT &&
-		!gpusort_aggregate_default_order(order[0].operator, exprType((Node *) order[0].expr), &descending))
+		!gpusort_aggregate_default_order(order.columns[0].operator, exprType((Node *) order.columns[0].expr), &descending))
 		return "percentile_cont() does not sort in its type's own order";
-	columns = palloc(n * sizeof(GpusortSortColumn));
-	for (int i = 0; i < n; i++)
-		columns[i] = gpusort_rowkey_column(i + 1, order[i].operator, order[i].collation, order[i].nulls_first, order[i].expr);
-	return gpusort_rowkey_plan(columns, n).refusal;
+	columns = palloc(order.n * sizeof(GpusortSortColumn));
+	for (int i = 0; i < order.n; i++)
+		columns[i] = gpusort_aggregate_sort_column(&order.columns[i], i + 1);
+	return gpusort_rowkey_plan(columns, order.n).refusal;
 }
 
 bool
@@ -249,4 +248,82 @@ gpusort_aggregate_is_plain(const Aggref *aggref)
 {
 	return aggref->aggkind == AGGKIND_NORMAL && aggref->agglevelsup == 0 && aggref->aggorder == NIL &&
 		aggref->aggdistinct == NIL && !gpusort_calls_volatile(aggref);
+}
+
+/* ---- the order of the input ---- */
+
+/* The cases of an aggregate function of each of these types, and of min() and max() of a type */
+#define OF_INTEGERS(name)	case name##_INT2: case name##_INT4: case name##_INT8
+#define OF_EXACT(name)		OF_INTEGERS(name): case name##_NUMERIC
+#define ENDS_OF(type)		case F_MIN_##type: case F_MAX_##type
+
+/*
+ * Is an aggregate's result the same in whatever order its input comes?  Nothing in the catalogs says so: these are PostgreSQL's
+ * own.  Equal values of some types differ, such as 1.0 and 1.00, and min() returns one of them.
+ */
+static bool
+ignores_order(Aggref *aggref)
+{
+	switch (aggref->aggfnoid)
+	{
+		case F_COUNT_:
+		case F_COUNT_ANY:
+		case F_BOOL_AND:
+		case F_BOOL_OR:
+		case F_EVERY:
+		OF_INTEGERS(F_BIT_AND):
+		OF_INTEGERS(F_BIT_OR):
+		OF_INTEGERS(F_BIT_XOR):
+			return true;
+
+			/* sums of integers and of numerics are exact */
+		OF_EXACT(F_SUM):
+		OF_EXACT(F_AVG):
+		OF_EXACT(F_VARIANCE):
+		OF_EXACT(F_VAR_SAMP):
+		OF_EXACT(F_VAR_POP):
+		OF_EXACT(F_STDDEV):
+		OF_EXACT(F_STDDEV_SAMP):
+		OF_EXACT(F_STDDEV_POP):
+			return true;
+
+		OF_INTEGERS(F_MIN):
+		OF_INTEGERS(F_MAX):
+		ENDS_OF(OID):
+		ENDS_OF(MONEY):
+		ENDS_OF(DATE):
+		ENDS_OF(TIME):
+		ENDS_OF(TIMETZ):
+		ENDS_OF(TIMESTAMP):
+		ENDS_OF(TIMESTAMPTZ):
+		ENDS_OF(INET):
+		ENDS_OF(ANYENUM):
+			return true;
+		ENDS_OF(TEXT):
+			return get_collation_isdeterministic(aggref->inputcollid);
+		ENDS_OF(NUMERIC):
+			/* with a fixed scale, equal numerics have equal digits */
+			return exprTypmod((Node *) linitial_node(TargetEntry, aggref->args)->expr) >= 0;
+
+		default:
+			return false;
+	}
+}
+
+bool
+gpusort_aggregate_is_harmless(Aggref *aggref)
+{
+	if (gpusort_calls_volatile(aggref))
+		return false;
+	if (AGGKIND_IS_ORDERED_SET(aggref->aggkind))
+		return aggref->aggfnoid < FirstGenbkiObjectId;
+	return aggref->aggorder != NIL || aggref->aggdistinct != NIL || ignores_order(aggref);
+}
+
+bool
+gpusort_aggregate_rounds(Aggref *aggref)
+{
+	return gpusort_aggregate_is_harmless(aggref) ||
+		(aggref->aggfnoid < FirstGenbkiObjectId &&
+		 (aggref->aggtranstype == FLOAT4OID || aggref->aggtranstype == FLOAT8OID || aggref->aggtranstype == FLOAT8ARRAYOID));
 }

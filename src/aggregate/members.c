@@ -27,17 +27,17 @@ void
 gpusort_member_init(GpusortMember *member, const Aggref *aggref, Expr *value, PlanState *ps, MemoryContext cxt,
 					MemoryContext group_cxt)
 {
+	Oid			type = exprType((Node *) value);
 	TupleDesc	desc = CreateTemplateTupleDesc(1);
 
-	member->type = exprType((Node *) value);
-	get_typlenbyval(member->type, &member->length, &member->by_value);
+	get_typlenbyval(type, &member->length, &member->by_value);
 	member->econtext = ps->ps_ExprContext;
 	member->cxt = cxt;
 	member->group_cxt = group_cxt;
-	gpusort_fractions_init(&member->fractions, aggref, ps);
+	gpusort_fractions_init(&member->fractions, aggref, member->kind, type, ps);
 	if (member->fractions.state == NULL)
 		return;
-	TupleDescInitEntry(desc, 1, NULL, member->type, -1, 0);
+	TupleDescInitEntry(desc, 1, NULL, type, -1, 0);
 	gpusort_finish_descriptor(desc);
 	member->slot = ExecInitExtraTupleSlot(ps->state, desc, &TTSOpsMinimalTuple);
 }
@@ -50,7 +50,6 @@ gpusort_member_begin(GpusortMember *member, Size memory)
 	member->bytes = 0;
 	member->values = NULL;
 	member->places = NULL;
-	member->nplaces = 0;
 	member->store = NULL;
 	member->leads = false;
 }
@@ -121,8 +120,9 @@ add_value(GpusortMember *member, Datum value)
 	MemoryContextSwitchTo(old);
 }
 
-void
-gpusort_member_find(GpusortMember *member, uint64 place, Datum value)
+/* Keeps the value at a place, if a percentile needs it. */
+static void
+find_value(GpusortMember *member, uint64 place, Datum value)
 {
 	for (int i = 0; i < member->nplaces; i++)
 	{
@@ -166,7 +166,7 @@ check_cast(GpusortOrder *order, const GpusortMember *member, Datum value)
 {
 	MemoryContext old;
 
-	if (member->type != NUMERICOID || order->is_word)
+	if (member->fractions.type != NUMERICOID || order->is_word)
 		return;
 	old = MemoryContextSwitchTo(order->econtext->ecxt_per_tuple_memory);
 	(void) DirectFunctionCall1(numeric_float8, value);
@@ -191,7 +191,7 @@ gpusort_member_take(GpusortMember *member, GpusortOrder *order, uint64 run)
 	else if (member->kind == GPUSORT_AGGREGATE_MODE)
 		take_mode(member, order, run, value);
 	else if (member->places != NULL)
-		gpusort_member_find(member, member->nvalues++, value);
+		find_value(member, member->nvalues++, value);
 	else
 		add_value(member, value);
 }
@@ -240,23 +240,27 @@ count_words(GpusortMember *member, const GpusortOrder *order, const uint64 *word
 			continue;
 		last = words[i] >> shift;
 		if (field.nullable)
-			(void) gpusort_pack_value(&field, words[i], &isnull);
+			(void) gpusort_pack_code_of(&field, words[i], &isnull);
 		member->count += !isnull;
 	}
 }
 
-/* Takes those of the words that are at places which are wanted. */
+/* Takes those of the words that are at places which are wanted.  Of all rows, none is NULL. */
 static void
 find_words(GpusortMember *member, const GpusortOrder *order, const uint64 *words, uint64 n)
 {
+	MemoryContext old = MemoryContextSwitchTo(member->group_cxt);
+
 	for (int i = 0; i < member->nplaces; i++)
 	{
 		bool		isnull;
-		uint64		place = member->places[i];
+		uint64		place = member->places[i] - member->nvalues;
 
-		if (place >= member->nvalues && place < member->nvalues + n)
-			member->found[i] = gpusort_pack_value(&order->packing.fields[member->column], words[place - member->nvalues], &isnull);
+		if (place < n)
+			member->found[i] = gpusort_pack_value(&order->packing.fields[member->column], words[place], &isnull);
 	}
+	member->nvalues += n;
+	MemoryContextSwitchTo(old);
 }
 
 void
@@ -267,41 +271,19 @@ gpusort_member_take_words(GpusortMember *member, const GpusortOrder *order, cons
 	else if (member->places == NULL)
 		add_words(member, order, words, n);
 	else
-	{
-		/* of all rows, none is NULL */
 		find_words(member, order, words, n);
-		member->nvalues += n;
-	}
 }
 
-/* Evaluates the fractions of a percentile.  Is there a result, of this many values? */
-static bool
-has_percentile(GpusortMember *member, uint64 rows)
-{
-	gpusort_fractions_evaluate(&member->fractions, rows > 0, member->econtext, member->cxt);
-	return rows > 0 && !member->fractions.null;
-}
-
-static GpusortPercentiles
-percentiles_of(GpusortMember *member, uint64 rows)
-{
-	return (GpusortPercentiles) {
-		.type = member->type,
-		.fractions = &member->fractions,
-		.rows = rows,
-		.discrete = member->kind == GPUSORT_AGGREGATE_DISC,
-	};
-}
-
-/* Finds the places of the values that a percentile of this many needs. */
+/* Finds the places of the values that a percentile of this many needs.  None: there is no result. */
 static void
 find_places(GpusortMember *member, uint64 rows)
 {
-	MemoryContext old = MemoryContextSwitchTo(member->group_cxt);
-	GpusortPercentiles percentiles = percentiles_of(member, rows);
+	MemoryContext old;
 
-	member->places = gpusort_percentile_places(&percentiles, &member->nplaces);
-	member->found = palloc(Max(member->nplaces, 1) * sizeof(Datum));
+	gpusort_fractions_evaluate(&member->fractions, rows > 0, member->econtext, member->cxt);
+	old = MemoryContextSwitchTo(member->group_cxt);
+	member->places = gpusort_percentile_places(&member->fractions, rows, &member->nplaces);
+	member->found = palloc(member->nplaces * sizeof(Datum));
 	MemoryContextSwitchTo(old);
 }
 
@@ -311,18 +293,14 @@ find_stored(GpusortMember *member)
 {
 	bool		isnull;
 
-	for (int i = 0; i < member->nplaces; i++)
+	for (int i = 0; member->store == NULL && i < member->nplaces; i++)
+		member->found[i] = member->values[member->places[i]];
+	for (uint64 place = 0; member->store != NULL && place < member->nvalues; place++)
 	{
-		if (member->store == NULL)
-		{
-			member->found[i] = member->values[member->places[i]];
-			continue;
-		}
-		tuplestore_rescan(member->store);
-		if (!tuplestore_skiptuples(member->store, member->places[i], true) ||
-			!tuplestore_gettupleslot(member->store, true, false, member->slot))
+		CHECK_FOR_INTERRUPTS();
+		if (!tuplestore_gettupleslot(member->store, true, false, member->slot))
 			elog(ERROR, "a value of a percentile is missing");
-		member->found[i] = datumCopy(slot_getattr(member->slot, 1, &isnull), member->by_value, member->length);
+		find_value(member, place, slot_getattr(member->slot, 1, &isnull));
 	}
 }
 
@@ -330,24 +308,20 @@ void
 gpusort_member_expect(GpusortMember *member, uint64 rows, uint64 nulls)
 {
 	member->nnulls = nulls;
-	if (member->fractions.state != NULL && has_percentile(member, rows))
+	if (member->fractions.state != NULL)
 		find_places(member, rows);
 }
 
 static Datum
 percentile_of(GpusortMember *member, bool *isnull)
 {
-	GpusortPercentiles percentiles = percentiles_of(member, member->nvalues);
-
-	*isnull = !has_percentile(member, member->nvalues);
-	if (*isnull)
-		return (Datum) 0;
 	if (member->places == NULL)
 	{
 		find_places(member, member->nvalues);
 		find_stored(member);
 	}
-	return gpusort_percentile_result(&percentiles, member->found);
+	*isnull = member->nvalues == 0 || member->fractions.null;
+	return *isnull ? (Datum) 0 : gpusort_percentile_result(&member->fractions, member->nvalues, member->found);
 }
 
 /* Returns an array of all values, also of those that are NULL. */
@@ -360,7 +334,7 @@ array_of(const GpusortMember *member, bool *isnull)
 	*isnull = member->nvalues + member->nnulls == 0;
 	if (*isnull)
 		return (Datum) 0;
-	array = gpusort_array_build(member->type, member->length, member->nvalues, member->nnulls, false, &to);
+	array = gpusort_array_build(member->fractions.type, member->length, member->nvalues, member->nnulls, false, &to);
 	for (uint64 i = 0; i < member->nvalues; i++, to += member->length)
 		store_att_byval(to, member->values[i], member->length);
 	return PointerGetDatum(array);

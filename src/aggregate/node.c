@@ -124,8 +124,7 @@ init_stream(AggregateNode *node, int n)
 	GpusortSortSpec spec = {0};
 
 	for (int i = 0; i < n; i++)
-		columns[i] = gpusort_rowkey_column(i + 1, node->groups[i].operator, node->groups[i].collation, node->groups[i].nulls_first,
-										   node->groups[i].expr);
+		columns[i] = gpusort_aggregate_sort_column(&node->groups[i], i + 1);
 	gpusort_spec_set(&spec, node->css.ss.ss_ScanTupleSlot->tts_tupleDescriptor, columns, n);
 	node->stream = gpusort_stream_init(&spec, node->css.ss.ps.state, NULL);
 }

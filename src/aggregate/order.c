@@ -45,8 +45,7 @@ gpusort_order_init(PlanState *ps, MemoryContext group_cxt, bool direct)
 	order->ps = ps;
 	order->group_cxt = group_cxt;
 	order->direct = direct;
-	order->room = 8;
-	order->columns = palloc(order->room * sizeof(GpusortOrderColumn));
+	order->columns = palloc(sizeof(GpusortOrderColumn));
 	order->econtext = CreateExprContext(ps->state);
 	return order;
 }
@@ -56,8 +55,7 @@ append_column(GpusortOrder *order, Expr *expr, int guard)
 {
 	GpusortOrderColumn *column;
 
-	if (order->ncolumns == order->room)
-		order->columns = repalloc(order->columns, (order->room *= 2) * sizeof(GpusortOrderColumn));
+	order->columns = repalloc(order->columns, (order->ncolumns + 1) * sizeof(GpusortOrderColumn));
 	column = &order->columns[order->ncolumns++];
 	*column = (GpusortOrderColumn) {.expr = expr, .guard = guard};
 	if (IsA(expr, Var) && ((Var *) expr)->varattno > 0)
@@ -95,7 +93,7 @@ gpusort_order_add_sorted(GpusortOrder *order, const GpusortAggregateColumn *from
 	}
 	column = append_column(order, from->expr, -1);
 	order->nsorted++;
-	column->by = gpusort_rowkey_column(order->nsorted, from->operator, from->collation, from->nulls_first, from->expr);
+	column->by = gpusort_aggregate_sort_column(from, order->nsorted);
 	column->collation = exprCollation((Node *) from->expr);
 	column->bitwise = type != NULL && type->kind != GPUSORT_KIND_FLOAT4 && type->kind != GPUSORT_KIND_FLOAT8 &&
 		from->equals == lookup_type_cache(type->typid, TYPECACHE_EQ_OPR)->eq_opr;
@@ -127,6 +125,8 @@ describe_field(const GpusortOrder *order, int i, GpusortField *field)
 static bool
 describe_fields(GpusortOrder *order)
 {
+	int			bits = 0;
+
 	if (order->ncolumns > GPUSORT_PACK_COLUMNS || order->stable)
 		return false;
 	order->packing.n = order->ncolumns;
@@ -134,7 +134,9 @@ describe_fields(GpusortOrder *order)
 	{
 		if (!describe_field(order, i, &order->packing.fields[i]))
 			return false;
+		bits += gpusort_pack_full_bits(&order->packing.fields[i]);
 	}
+	order->packing.narrow = bits <= 32;
 	return true;
 }
 
@@ -167,6 +169,26 @@ prepare_rows(GpusortOrder *order, TupleDesc desc)
 	}
 }
 
+/* Words are numbers to their stream. */
+static void
+prepare_words(GpusortOrder *order)
+{
+	Oid			type = order->packing.narrow ? INT4OID : INT8OID;
+	TupleDesc	desc = CreateTemplateTupleDesc(1);
+	GpusortSortColumn *column = palloc(sizeof(GpusortSortColumn));
+
+	TupleDescInitEntry(desc, 1, NULL, type, -1, 0);
+	gpusort_finish_descriptor(desc);
+	*column = (GpusortSortColumn) {
+		.attno = 1,
+		.sort_operator = order->packing.narrow ? Int4LessOperator : Int8LessOperator,
+		.type = type,
+	};
+	order->words = make_stream(order, desc, column, 1);
+	order->sample_keys = palloc(SAMPLE_ROWS * order->ncolumns * sizeof(uint64));
+	order->sample_nulls = palloc(SAMPLE_ROWS * order->ncolumns * sizeof(bool));
+}
+
 void
 gpusort_order_prepare(GpusortOrder *order)
 {
@@ -186,9 +208,11 @@ gpusort_order_prepare(GpusortOrder *order)
 	order->last.nulls = palloc(n * sizeof(bool));
 	if (order->direct)
 		return;
-	order->packable = describe_fields(order);
+	order->packs = describe_fields(order);
+	if (order->packs)
+		prepare_words(order);
 	prepare_rows(order, desc);
-	order->plain = order->packable && order->condition == NULL;
+	order->plain = order->condition == NULL;
 	for (int i = 0; i < n; i++)
 	{
 		order->allocates |= !order->columns[i].by_value;
@@ -212,21 +236,6 @@ begin_stream(const GpusortOrder *order, GpusortStream *stream, Size memory)
 	};
 
 	(void) gpusort_stream_begin(stream, &input);
-}
-
-void
-gpusort_order_begin(GpusortOrder *order, Size memory)
-{
-	MemoryContext old = MemoryContextSwitchTo(order->ps->state->es_query_cxt);
-
-	order->memory = memory;
-	order->packs = order->packable;
-	if (order->packs && order->sample_keys == NULL)
-	{
-		order->sample_keys = palloc(SAMPLE_ROWS * order->ncolumns * sizeof(uint64));
-		order->sample_nulls = palloc(SAMPLE_ROWS * order->ncolumns * sizeof(bool));
-	}
-	MemoryContextSwitchTo(old);
 }
 
 bool
@@ -303,33 +312,6 @@ put_word(GpusortOrder *order, uint64 word)
 		((uint64 *) order->reserved)[order->nput++] = word;
 }
 
-/* Begins a stream of words, which are numbers to it. */
-static void
-begin_words(GpusortOrder *order)
-{
-	bool		narrow = order->packing.narrow;
-	GpusortStream **stream = &order->streams[narrow ? 0 : 1];
-
-	if (*stream == NULL)
-	{
-		MemoryContext old = MemoryContextSwitchTo(order->ps->state->es_query_cxt);
-		TupleDesc	desc = CreateTemplateTupleDesc(1);
-		GpusortSortColumn *column = palloc(sizeof(GpusortSortColumn));
-
-		TupleDescInitEntry(desc, 1, NULL, narrow ? INT4OID : INT8OID, -1, 0);
-		gpusort_finish_descriptor(desc);
-		*column = (GpusortSortColumn) {
-			.attno = 1,
-			.sort_operator = narrow ? Int4LessOperator : Int8LessOperator,
-			.type = narrow ? INT4OID : INT8OID,
-		};
-		*stream = make_stream(order, desc, column, 1);
-		MemoryContextSwitchTo(old);
-	}
-	order->words = *stream;
-	begin_stream(order, order->words, order->memory - order->memory / ROWS_PART);
-}
-
 /* Makes the word of a row of these keys.  False if a column has no code. */
 static bool
 make_word(const GpusortPacking *packing, const uint64 *keys, const bool *nulls, uint64 *word)
@@ -353,18 +335,18 @@ choose(GpusortOrder *order)
 	int			n = order->ncolumns;
 	MemoryContext old = MemoryContextSwitchTo(order->econtext->ecxt_per_tuple_memory);
 
-	order->packs = gpusort_pack_choose(&order->packing, order->sample_keys, order->sample_nulls, order->nsample);
-	order->chosen = true;
+	order->packs = order->has_words = gpusort_pack_choose(&order->packing, order->sample_keys, order->sample_nulls, order->nsample);
 	if (order->packs)
-		begin_words(order);
+		begin_stream(order, order->words, order->memory - order->memory / ROWS_PART);
 	for (int row = 0; row < order->nsample; row++)
 	{
 		const uint64 *keys = order->sample_keys + row * n;
 		const bool *nulls = order->sample_nulls + row * n;
 		uint64		word;
 
-		if (order->packs && make_word(&order->packing, keys, nulls, &word))
+		if (order->packs)
 		{
+			(void) make_word(&order->packing, keys, nulls, &word);
 			put_word(order, word);
 			continue;
 		}
@@ -392,7 +374,7 @@ put_packed(GpusortOrder *order)
 		if (!nulls[i] && !gpusort_pack_key(&order->packing.fields[i], order->values[i], &keys[i]))
 			return false;
 	}
-	if (order->chosen)
+	if (order->has_words)
 	{
 		if (!make_word(&order->packing, keys, nulls, &word))
 			return false;
@@ -479,7 +461,7 @@ put_page(GpusortOrder *order, GpusortPage *page)
 void
 gpusort_order_put(GpusortOrder *order, GpusortPage *page)
 {
-	if (order->plain && order->packs && order->chosen)
+	if (order->plain && order->has_words)
 	{
 		put_page(order, page);
 		return;
@@ -492,7 +474,7 @@ gpusort_order_put(GpusortOrder *order, GpusortPage *page)
 static void
 find_fast(GpusortOrder *order)
 {
-	order->only_words = order->fast_repeats = order->words != NULL && !order->has_rows;
+	order->only_words = order->fast_repeats = order->has_words && !order->has_rows;
 	for (int i = order->ngroups; i < order->nsorted && order->fast_repeats; i++)
 		order->fast_repeats = order->columns[i].bitwise || gpusort_scaled_is(order->packing.fields[i].type);
 }
@@ -502,7 +484,7 @@ gpusort_order_sort(GpusortOrder *order)
 {
 	if (order->nsample > 0)
 		choose(order);
-	if (order->words != NULL)
+	if (order->has_words)
 	{
 		commit_words(order);
 		gpusort_stream_finish(order->words);
@@ -512,28 +494,25 @@ gpusort_order_sort(GpusortOrder *order)
 	find_fast(order);
 }
 
-bool
+void
 gpusort_order_take_words(GpusortOrder *order)
 {
 	const GpusortSortSpec *spec;
-	uint64		most;
 
 	order->words = gpusort_node_words(outerPlanState(order->ps), &spec);
 	if (order->words == NULL)
-		return false;
-	most = PG_UINT64_MAX >> (64 - 8 * spec->value_type->key_bytes);
+		return;
 	order->packing.n = 1;
 	order->packing.narrow = spec->value_type->key_bytes == sizeof(uint32);
 	order->packing.fields[0] = (GpusortField) {
 		.type = spec->value_type,
 		.descending = spec->descending,
-		.most = most,
+		.most = PG_UINT64_MAX >> (64 - 8 * spec->value_type->key_bytes),
 		.bits = 8 * spec->value_type->key_bytes,
 	};
 	order->direct = false;
-	order->borrows = true;
+	order->borrows = order->has_words = true;
 	find_fast(order);
-	return true;
 }
 
 /* ---- reading ---- */
@@ -551,7 +530,7 @@ next_word(GpusortOrder *order)
 			order->nnext = 0;
 			return false;
 		}
-		order->nread += order->nnext;
+		order->count += order->borrows ? order->nnext : 0;
 	}
 	order->word = *order->next_words++;
 	order->nnext--;
@@ -580,7 +559,7 @@ bool
 gpusort_order_step(GpusortOrder *order)
 {
 	ResetExprContext(order->econtext);
-	if (order->words != NULL && !order->has_word)
+	if (order->has_words && !order->has_word)
 		order->has_word = next_word(order);
 	if (order->has_rows && order->row == NULL)
 	{
@@ -686,51 +665,31 @@ gpusort_order_stretch(GpusortOrder *order, uint64 *n)
 }
 
 void
-gpusort_order_seek(GpusortOrder *order, uint64 place)
-{
-	const GpusortSorted *sorted = gpusort_verify ? NULL : gpusort_stream_sorted(order->words);
-
-	order->is_word = true;
-	if (sorted != NULL)
-		order->word = order->packing.narrow ? ((const uint32 *) sorted->block)[place] : ((const uint64 *) sorted->block)[place];
-	else
-	{
-		while (order->nread <= place)
-		{
-			order->nnext = 0;
-			if (!next_word(order))
-				elog(ERROR, "a value of a percentile is missing");
-			order->next_words--;
-			order->nnext++;
-		}
-		order->word = order->next_words[(int64) (place - (order->nread - order->nnext))];
-	}
-}
-
-void
 gpusort_order_forget(GpusortOrder *order)
 {
 	GpusortReport report;
 
-	if (order->kind == GPUSORT_STAT_FUNCTION && order->words != NULL)
+	if (order->kind == GPUSORT_STAT_FUNCTION && order->has_words)
 	{
 		gpusort_stream_report(order->words, &report);
 		gpusort_stat_count(GPUSORT_STAT_FUNCTION, &report);
 	}
-	for (int i = 0; i < lengthof(order->streams); i++)
-	{
-		if (order->streams[i] != NULL)
-			gpusort_stream_end(order->streams[i]);
-	}
+	/* those of a GpuSort below are its own */
+	if (order->words != NULL && !order->borrows)
+		gpusort_stream_end(order->words);
 	if (order->rows != NULL)
 		gpusort_stream_end(order->rows);
-	order->words = NULL;
-	order->direct |= order->borrows;
+	if (order->borrows)
+	{
+		order->direct = true;
+		order->words = NULL;
+	}
 	order->borrows = false;
-	order->has_rows = order->chosen = order->fetched = order->has_word = order->only_words = false;
+	order->packs = order->words != NULL;
+	order->has_words = order->has_rows = order->fetched = order->has_word = order->only_words = false;
 	order->row = NULL;
 	order->nsample = order->nput = order->nreserved = 0;
-	order->nnext = order->nread = order->count = order->skipped = 0;
+	order->nnext = order->count = order->skipped = 0;
 	order->group.known = order->last.known = false;
 	ResetExprContext(order->econtext);
 }

@@ -13,13 +13,6 @@
 
 #include "aggregate/aggregate_state.h"
 
-/* The bits that a field has if all keys of the type have codes */
-static int
-full_bits(const GpusortField *field)
-{
-	return 8 * field->type->key_bytes + field->nullable;
-}
-
 /* The difference of the greatest key and the least one that have codes in a field of this many bits */
 static uint64
 span_of(const GpusortField *field, int bits)
@@ -43,7 +36,7 @@ find_range(GpusortField *field, const uint64 *keys, const bool *nulls, int n, in
 	if (field->least > field->most)
 		field->least = field->most = 0;
 	field->bits = 1;
-	while (field->bits < full_bits(field) && span_of(field, field->bits) < field->most - field->least)
+	while (field->bits < gpusort_pack_full_bits(field) && span_of(field, field->bits) < field->most - field->least)
 		field->bits++;
 }
 
@@ -76,14 +69,13 @@ gpusort_pack_choose(GpusortPacking *packing, const uint64 *keys, const bool *nul
 	{
 		find_range(&packing->fields[i], keys + i, nulls + i, n, packing->n);
 		used += packing->fields[i].bits;
-		full += full_bits(&packing->fields[i]);
+		full += gpusort_pack_full_bits(&packing->fields[i]);
 	}
 	if (used > 64)
 		return false;
-	packing->narrow = full <= 32;
 	for (int i = 0; used < Min(full, 64); i = (i + 1) % packing->n)
 	{
-		if (packing->fields[i].bits == full_bits(&packing->fields[i]))
+		if (packing->fields[i].bits == gpusort_pack_full_bits(&packing->fields[i]))
 			continue;
 		packing->fields[i].bits++;
 		used++;

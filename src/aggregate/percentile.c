@@ -25,10 +25,12 @@
 #include "key/key.h"
 
 void
-gpusort_fractions_init(GpusortFractions *fractions, const Aggref *aggref, PlanState *ps)
+gpusort_fractions_init(GpusortFractions *fractions, const Aggref *aggref, GpusortAggregateKind kind, Oid type, PlanState *ps)
 {
 	Expr	   *expr = aggref->aggdirectargs != NIL ? linitial(aggref->aggdirectargs) : NULL;
 
+	fractions->type = type;
+	fractions->discrete = kind == GPUSORT_AGGREGATE_DISC;
 	fractions->state = ExecInitExpr(expr, ps);
 	fractions->is_array = expr != NULL && exprType((Node *) expr) == FLOAT8ARRAYOID;
 }
@@ -149,24 +151,24 @@ pack_results(const GpusortFractions *fractions, Oid type)
 }
 
 uint64 *
-gpusort_percentile_places(const GpusortPercentiles *percentiles, int *n)
+gpusort_percentile_places(const GpusortFractions *fractions, uint64 rows, int *n)
 {
-	const GpusortFractions *fractions = percentiles->fractions;
-	int64		last = (int64) percentiles->rows - 1;
-	uint64	   *places = palloc(2 * fractions->n * sizeof(uint64));
+	int64		last = (int64) rows - 1;
+	uint64	   *places;
 
-	for (int i = 0; i < fractions->n; i++)
+	*n = rows == 0 || fractions->null ? 0 : 2 * fractions->n;
+	places = palloc(*n * sizeof(uint64));
+	for (int i = 0; i < *n / 2; i++)
 	{
 		float8		fraction = fractions->nulls[i] ? 0 : DatumGetFloat8(fractions->values[i]);
 		int64		first = (int64) floor(fraction * last);
 		int64		second = (int64) ceil(fraction * last);
 
-		if (percentiles->discrete)
-			first = second = Max((int64) ceil(fraction * percentiles->rows), 1) - 1;
+		if (fractions->discrete)
+			first = second = Max((int64) ceil(fraction * rows), 1) - 1;
 		places[2 * i] = first;
 		places[2 * i + 1] = second;
 	}
-	*n = 2 * fractions->n;
 	return places;
 }
 
@@ -181,12 +183,11 @@ interpolate_intervals(Datum low, Datum high, float8 proportion)
 }
 
 Datum
-gpusort_percentile_result(const GpusortPercentiles *percentiles, const Datum *found)
+gpusort_percentile_result(const GpusortFractions *fractions, uint64 rows, const Datum *found)
 {
-	const GpusortFractions *fractions = percentiles->fractions;
-	Oid			type = getBaseType(percentiles->type);
-	bool		by_value = percentiles->discrete || type == INTERVALOID;	/* results are of the values' type */
-	int64		last = (int64) percentiles->rows - 1;
+	Oid			type = getBaseType(fractions->type);
+	bool		by_value = fractions->discrete || type == INTERVALOID;	/* results are of the values' type */
+	int64		last = (int64) rows - 1;
 
 	for (int i = 0; i < fractions->n; i++)
 	{
@@ -197,10 +198,10 @@ gpusort_percentile_result(const GpusortPercentiles *percentiles, const Datum *fo
 			continue;
 		if (!by_value)
 			fractions->results[i] = interpolate(type, fraction, last, found[2 * i], found[2 * i + 1], fractions->is_array);
-		else if (percentiles->discrete || floor(place) == ceil(place))
+		else if (fractions->discrete || floor(place) == ceil(place))
 			fractions->results[i] = found[2 * i];
 		else
 			fractions->results[i] = interpolate_intervals(found[2 * i], found[2 * i + 1], place - floor(place));
 	}
-	return pack_results(fractions, by_value ? percentiles->type : FLOAT8OID);
+	return pack_results(fractions, by_value ? fractions->type : FLOAT8OID);
 }

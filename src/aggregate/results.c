@@ -25,30 +25,19 @@
 /* More memory than there is */
 #define UNLIMITED_MEMORY	((Size) 1 << 40)
 
-/* A transition of states, which a row advances */
-typedef struct Step
-{
-	int			transition;
-	int			filter;			/* as in GpusortMember */
-	bool		distinct;
-	int			nargs;
-	int		   *columns;		/* -1: the argument is a constant */
-	NullableDatum *args;
-} Step;
-
 /* An order, and what becomes of its rows */
 typedef struct Source
 {
 	GpusortOrder *order;
-	GpusortAggregateColumn *by; /* behind the groups */
-	int			nby;
+	GpusortAggregateOrder by;	/* behind the groups */
 	List	   *members;
-	List	   *steps;
+	List	   *transitions;	/* GpusortTransitions */
 	bool		compares;		/* equal rows count: for DISTINCT or a mode, */
 	int			filter;			/* if this column is true, or -1; */
 	bool		only_distinct;	/* and nothing else does */
 	uint64		run;			/* rows equal to the last one */
-	bool		bulk;			/* its rows are words, which take_words() takes */
+	bool		takes_words;	/* if its rows are words, its members take many at a time, */
+	bool		bulk;			/* and they are */
 } Source;
 
 struct GpusortResults
@@ -61,9 +50,6 @@ struct GpusortResults
 	GpusortMember *members;
 	int			nmembers;
 	GpusortStates *states;
-	int			ncalled;
-	Datum	   *called;			/* their results */
-	bool	   *called_nulls;
 	MemoryContext cxt;			/* of one scan of the child, */
 	MemoryContext group_cxt;	/* and of a group */
 	GpusortPage page;
@@ -77,21 +63,18 @@ struct GpusortResults
 /* ---- preparation ---- */
 
 static Source *
-add_source(GpusortResults *results, const GpusortAggregateColumn *groups, int ngroups, GpusortAggregateColumn *by, int nby,
-		   bool direct)
+add_source(GpusortResults *results, const GpusortAggregateColumn *groups, int ngroups, GpusortAggregateOrder by, bool direct)
 {
 	Source	   *source = palloc0(sizeof(Source));
 
 	source->order = gpusort_order_init(results->ps, results->group_cxt, direct);
 	source->by = by;
-	source->nby = nby;
 	source->filter = -1;
 	for (int i = 0; i < ngroups; i++)
 		gpusort_order_add_sorted(source->order, &groups[i]);
 	source->order->ngroups = source->order->nsorted;
-	for (int i = 0; i < nby; i++)
-		gpusort_order_add_sorted(source->order, &by[i]);
-	source->order->skips_nulls = source->order->nsorted > source->order->ngroups && !direct;
+	for (int i = 0; i < by.n; i++)
+		gpusort_order_add_sorted(source->order, &by.columns[i]);
 	results->sources = lappend(results->sources, source);
 	results->nstreams += !direct;
 	return source;
@@ -101,69 +84,19 @@ add_source(GpusortResults *results, const GpusortAggregateColumn *groups, int ng
 static Source *
 find_source(GpusortResults *results, const GpusortAggregateColumn *groups, int ngroups, const Aggref *aggref)
 {
-	int			nby;
-	GpusortAggregateColumn *by = gpusort_aggregate_order(aggref, &nby);
+	GpusortAggregateOrder by = gpusort_aggregate_order(aggref);
 	Source	   *source;
 	ListCell   *lc;
 
 	foreach(lc, results->sources)
 	{
 		source = lfirst(lc);
-		if (source->nby == nby && gpusort_aggregate_same_columns(source->by, by, nby) &&
-			equal(source->order->condition, aggref->aggfilter))
+		if (gpusort_aggregate_same_order(source->by, by, true) && equal(source->order->condition, aggref->aggfilter))
 			return source;
 	}
-	source = add_source(results, groups, ngroups, by, nby, false);
+	source = add_source(results, groups, ngroups, by, false);
 	source->order->condition = aggref->aggfilter;
 	return source;
-}
-
-/* Adds the transition of an aggregate whose functions are called. */
-static void
-add_step(Source *source, int transition, const Aggref *aggref, int filter)
-{
-	Step	   *step = palloc0(sizeof(Step));
-	ListCell   *lc;
-
-	*step = (Step) {
-		.transition = transition,
-		.filter = filter,
-		.distinct = aggref->aggdistinct != NIL,
-		.columns = palloc(list_length(aggref->args) * sizeof(int)),
-		.args = palloc(list_length(aggref->args) * sizeof(NullableDatum)),
-	};
-	foreach(lc, aggref->args)
-	{
-		TargetEntry *entry = lfirst_node(TargetEntry, lc);
-		Const	   *constant = (Const *) entry->expr;
-
-		if (entry->resjunk)
-			continue;
-		step->columns[step->nargs] = IsA(constant, Const) ? -1 : gpusort_order_add_column(source->order, entry->expr, filter);
-		if (IsA(constant, Const))
-			step->args[step->nargs] = (NullableDatum) {constant->constvalue, constant->constisnull};
-		step->nargs++;
-	}
-	source->steps = lappend(source->steps, step);
-	source->order->skips_nulls = false;
-	source->compares |= step->distinct;
-	source->only_distinct &= step->distinct;
-}
-
-/* Adds an aggregate that takes its values from the rows. */
-static void
-init_member(GpusortResults *results, Source *source, GpusortMember *member, const Aggref *aggref, int filter)
-{
-	Expr	   *expr = source->by[0].expr;
-
-	member->column = gpusort_order_add_column(source->order, expr, -1);
-	member->filter = filter;
-	gpusort_member_init(member, aggref, expr, results->ps, results->cxt, results->group_cxt);
-	source->members = lappend(source->members, member);
-	/* without groups, NULLs are only counted */
-	source->order->skips_nulls &= member->kind != GPUSORT_AGGREGATE_SORTED || results->ngroups == 0;
-	source->compares |= member->kind == GPUSORT_AGGREGATE_COUNT || member->kind == GPUSORT_AGGREGATE_MODE;
-	source->only_distinct &= member->kind == GPUSORT_AGGREGATE_COUNT;
 }
 
 /* Adds an aggregate to a source. */
@@ -179,43 +112,38 @@ add_aggregate(GpusortResults *results, Source *source, GpusortMember *member, Ag
 		source->filter = filter;
 	if (member->kind != GPUSORT_AGGREGATE_OTHER)
 	{
-		init_member(results, source, member, aggref, filter);
+		member->column = gpusort_order_add_column(source->order, source->by.columns[0].expr, -1);
+		member->filter = filter;
+		gpusort_member_init(member, aggref, source->by.columns[0].expr, results->ps, results->cxt, results->group_cxt);
+		source->members = lappend(source->members, member);
 		return;
 	}
 	for (int t = 0; t < results->states->ntransitions; t++)
 	{
-		if (results->states->transitions[t].aggref == aggref)
-			add_step(source, t, aggref, filter);
-	}
-}
+		GpusortTransition *transition = &results->states->transitions[t];
 
-/* Of aggregates that do not sort, does one show the order of a group's rows? */
-static bool
-show_order(List *aggrefs)
-{
-	ListCell   *lc;
-
-	foreach(lc, aggrefs)
-	{
-		if (!gpusort_aggregate_rounds(lfirst_node(Aggref, lc)))
-			return true;
+		if (transition->aggref != aggref)
+			continue;
+		gpusort_states_add_columns(transition, source->order, filter);
+		source->transitions = lappend(source->transitions, transition);
 	}
-	return false;
 }
 
 /*
  * Returns the source of aggregates that do not sort.  Without groups, they get the rows as they come.  Else they share the rows of
- * the first source, if these are all, and if their order does not matter.
+ * the first source, if these are all, and if their order does not matter.  It has rows of all groups.
  */
 static Source *
 source_of_others(GpusortResults *results, const GpusortAggregateColumn *groups, int ngroups, List *others)
 {
-	bool		stable = show_order(others);
+	bool		stable = false;
 	Source	   *source;
 	ListCell   *lc;
 
 	if (ngroups == 0)
-		return others == NIL ? NULL : add_source(results, NULL, 0, NULL, 0, true);
+		return others == NIL ? NULL : add_source(results, NULL, 0, (GpusortAggregateOrder) {0}, true);
+	foreach(lc, others)
+		stable |= !gpusort_aggregate_rounds(lfirst_node(Aggref, lc));
 	foreach(lc, results->sources)
 	{
 		source = lfirst(lc);
@@ -224,12 +152,9 @@ source_of_others(GpusortResults *results, const GpusortAggregateColumn *groups, 
 	}
 	if (lc == NULL)
 	{
-		source = add_source(results, groups, ngroups, NULL, 0, false);
+		source = add_source(results, groups, ngroups, (GpusortAggregateOrder) {0}, false);
 		source->order->stable = stable;
-		source->only_distinct = others == NIL;
 	}
-	/* it has rows of all groups */
-	source->order->skips_nulls = false;
 	results->sources = lcons(source, list_delete_ptr(results->sources, source));
 	return source;
 }
@@ -243,30 +168,58 @@ init_sources(GpusortResults *results, List *sorting, List *others, const Gpusort
 	ListCell   *lc;
 
 	if (in_order)
-	{
-		int			nby;
-		GpusortAggregateColumn *by = gpusort_aggregate_order(linitial_node(Aggref, sorting), &nby);
-
-		all = add_source(results, groups, ngroups, by, nby, true);
-		all->only_distinct = true;
-	}
+		all = add_source(results, groups, ngroups, gpusort_aggregate_order(linitial_node(Aggref, sorting)), true);
 	foreach(lc, sorting)
-	{
-		Source	   *source = all;
-
-		if (source == NULL)
-		{
-			int			before = list_length(results->sources);
-
-			source = find_source(results, groups, ngroups, lfirst_node(Aggref, lc));
-			source->only_distinct |= list_length(results->sources) > before;
-		}
-		add_aggregate(results, source, member++, lfirst_node(Aggref, lc));
-	}
-	if (all == NULL)
+		add_aggregate(results, in_order ? all : find_source(results, groups, ngroups, lfirst_node(Aggref, lc)), member++,
+					  lfirst_node(Aggref, lc));
+	if (!in_order)
 		all = source_of_others(results, groups, ngroups, others);
 	foreach(lc, others)
 		add_aggregate(results, all, member++, lfirst_node(Aggref, lc));
+}
+
+/* A source has all its aggregates: finds what they need of its rows. */
+static void
+settle_source(const GpusortResults *results, Source *source)
+{
+	GpusortOrder *order = source->order;
+	bool		grouped = results->ngroups > 0;
+	ListCell   *lc;
+
+	order->kind = GPUSORT_STAT_AGGREGATE;
+	order->skips_nulls = !order->direct && order->nsorted > order->ngroups && source->transitions == NIL &&
+		!(grouped && source == linitial(results->sources));
+	source->only_distinct = true;
+	source->takes_words = source->transitions == NIL;
+	foreach(lc, source->transitions)
+	{
+		bool		distinct = ((GpusortTransition *) lfirst(lc))->aggref->aggdistinct != NIL;
+
+		source->compares |= distinct;
+		source->only_distinct &= distinct;
+	}
+	foreach(lc, source->members)
+	{
+		GpusortAggregateKind kind = ((GpusortMember *) lfirst(lc))->kind;
+
+		source->compares |= kind == GPUSORT_AGGREGATE_COUNT || kind == GPUSORT_AGGREGATE_MODE;
+		source->only_distinct &= kind == GPUSORT_AGGREGATE_COUNT;
+		/* without groups, NULLs are only counted, and all values are in memory at last */
+		if (kind == GPUSORT_AGGREGATE_SORTED && grouped)
+			order->skips_nulls = false;
+		else if (kind == GPUSORT_AGGREGATE_SORTED)
+			order->kind = GPUSORT_STAT_FUNCTION;
+	}
+	foreach(lc, source->members)
+	{
+		const GpusortMember *member = lfirst(lc);
+
+		/* of all rows, the places of percentiles are known, and no other value is made */
+		source->takes_words &= member->kind == GPUSORT_AGGREGATE_COUNT || (member->by_value && member->kind != GPUSORT_AGGREGATE_MODE) ||
+			(member->fractions.state != NULL && !grouped && order->skips_nulls);
+	}
+	order->distinct = source->only_distinct && !order->direct && order->ncolumns == order->nsorted;
+	gpusort_order_prepare(order);
 }
 
 GpusortResults *
@@ -296,9 +249,6 @@ gpusort_results_init(PlanState *ps, List *sorting, List *others, const GpusortAg
 		called = lappend(called, lfirst(lc));
 	}
 	results->states = gpusort_states_init(ps, called);
-	results->ncalled = list_length(called);
-	results->called = palloc(results->ncalled * sizeof(Datum));
-	results->called_nulls = palloc(results->ncalled * sizeof(bool));
 	while (nsorted < ngroups && OidIsValid(groups[nsorted].equals))
 		nsorted++;
 	init_sources(results, sorting, others, groups, nsorted, in_order);
@@ -306,12 +256,7 @@ gpusort_results_init(PlanState *ps, List *sorting, List *others, const GpusortAg
 	for (int i = 0; i < ngroups; i++)
 		results->group_columns[i] = gpusort_order_add_column(((Source *) linitial(results->sources))->order, groups[i].expr, -1);
 	foreach(lc, results->sources)
-	{
-		Source	   *source = lfirst(lc);
-
-		source->order->distinct = source->only_distinct && !source->order->direct && source->order->ncolumns == source->order->nsorted;
-		gpusort_order_prepare(source->order);
-	}
+		settle_source(results, lfirst(lc));
 	return results;
 }
 
@@ -347,66 +292,17 @@ take_row(GpusortResults *results, Source *source)
 		if (passes(order, member->filter))
 			gpusort_member_take(member, order, source->run);
 	}
-	foreach(lc, source->steps)
+	foreach(lc, source->transitions)
 	{
-		Step	   *step = lfirst(lc);
+		GpusortTransition *transition = lfirst(lc);
 
-		if (!passes(order, step->filter) || (step->distinct && source->run > 1))
-			continue;
-		for (int i = 0; i < step->nargs; i++)
-		{
-			if (step->columns[i] >= 0)
-				step->args[i].value = gpusort_order_value(order, step->columns[i], &step->args[i].isnull);
-		}
-		gpusort_states_advance(results->states, step->transition, step->args);
+		if (passes(order, transition->filter) && (transition->aggref->aggdistinct == NIL || source->run <= 1))
+			gpusort_states_advance(results->states, transition, order);
 	}
 	MemoryContextSwitchTo(old);
 }
 
-/* Takes words of a group, for numbers of distinct values, percentiles and arrays. */
-static void
-take_words(Source *source, const uint64 *words, uint64 n)
-{
-	GpusortOrder *order = source->order;
-	ListCell   *lc;
-
-	foreach(lc, source->members)
-		gpusort_member_take_words(lfirst(lc), order, words, n);
-	order->last.word = words[n - 1] >> order->packing.fields[order->nsorted - 1].shift;
-	order->last.known = true;
-}
-
-/* Can take_words() take the rows of a source? */
-static bool
-takes_words(const Source *source)
-{
-	ListCell   *lc;
-
-	foreach(lc, source->members)
-	{
-		const GpusortMember *member = lfirst(lc);
-
-		if (member->kind == GPUSORT_AGGREGATE_MODE || !member->by_value)
-			return false;
-	}
-	return source->order->only_words && source->steps == NIL && (source->order->fast_repeats || !source->compares);
-}
-
 /* ---- rows ---- */
-
-/* Are all values of a source wanted in an array, and so in memory at last? */
-static bool
-makes_array(const GpusortResults *results, const Source *source)
-{
-	ListCell   *lc;
-
-	foreach(lc, source->members)
-	{
-		if (((const GpusortMember *) lfirst(lc))->kind == GPUSORT_AGGREGATE_SORTED)
-			return results->ngroups == 0;
-	}
-	return false;
-}
 
 /* Gathers all rows, and sorts them. */
 static void
@@ -419,9 +315,7 @@ gather(GpusortResults *results)
 	{
 		Source	   *source = lfirst(lc);
 
-		source->order->kind = makes_array(results, source) ? GPUSORT_STAT_FUNCTION : GPUSORT_STAT_AGGREGATE;
-		if (!source->order->direct)
-			gpusort_order_begin(source->order, source->order->kind == GPUSORT_STAT_FUNCTION ? UNLIMITED_MEMORY : memory);
+		source->order->memory = source->order->kind == GPUSORT_STAT_FUNCTION ? UNLIMITED_MEMORY : memory;
 	}
 	while (gpusort_page_next(&results->page, outerPlanState(results->ps)))
 	{
@@ -450,7 +344,7 @@ gather(GpusortResults *results)
 		if (source->order->direct)
 			continue;
 		gpusort_order_sort(source->order);
-		source->bulk = takes_words(source);
+		source->bulk = source->takes_words && source->order->only_words && (source->order->fast_repeats || !source->compares);
 	}
 }
 
@@ -461,7 +355,7 @@ take_child_words(GpusortResults *results)
 	Source	   *source = linitial(results->sources);
 	ListCell   *lc;
 
-	if (results->ngroups > 0 || source->steps != NIL || source->order->ncolumns != 1)
+	if (results->ngroups > 0 || source->transitions != NIL || source->order->ncolumns != 1)
 		return;
 	foreach(lc, source->members)
 	{
@@ -470,8 +364,8 @@ take_child_words(GpusortResults *results)
 		if (member->kind != GPUSORT_AGGREGATE_COUNT && member->kind != GPUSORT_AGGREGATE_MODE)
 			return;
 	}
-	if (gpusort_order_take_words(source->order))
-		source->bulk = takes_words(source);
+	gpusort_order_take_words(source->order);
+	source->bulk = source->takes_words && source->order->only_words && (source->order->fast_repeats || !source->compares);
 }
 
 /* Goes to the next row of a source, unless the current one has not been taken.  False at the end. */
@@ -503,142 +397,68 @@ fetch(GpusortResults *results, Source *source)
 static void
 read_group(GpusortResults *results, Source *source)
 {
+	GpusortOrder *order = source->order;
+	ListCell   *lc;
+
 	source->run = 0;
 	do
 	{
 		if (source->bulk)
 		{
 			uint64		n;
-			const uint64 *words = gpusort_order_stretch(source->order, &n);
+			const uint64 *words = gpusort_order_stretch(order, &n);
 
-			take_words(source, words, n);
+			foreach(lc, source->members)
+				gpusort_member_take_words(lfirst(lc), order, words, n);
+			order->last.word = words[n - 1] >> order->packing.fields[order->nsorted - 1].shift;
+			order->last.known = true;
 			continue;
 		}
 		take_row(results, source);
-		gpusort_order_take(source->order);
-	} while (fetch(results, source) && (results->ngroups == 0 || gpusort_order_in_group(source->order)));
+		gpusort_order_take(order);
+	} while (fetch(results, source) && (results->ngroups == 0 || gpusort_order_in_group(order)));
 }
 
-/* Is a source of words wanted for nothing but percentiles of all rows? */
-static bool
-seeks(const Source *source)
-{
-	ListCell   *lc;
-
-	foreach(lc, source->members)
-	{
-		const GpusortMember *member = lfirst(lc);
-
-		if (member->kind != GPUSORT_AGGREGATE_CONT && member->kind != GPUSORT_AGGREGATE_DISC)
-			return false;
-	}
-	return source->order->only_words && source->order->skips_nulls && source->steps == NIL;
-}
-
-/* Finds the percentiles of all rows, without reading more of these than that takes. */
-static void
-seek_percentiles(GpusortResults *results, Source *source)
-{
-	uint64		place = 0;
-	MemoryContext old;
-	ListCell   *lc;
-
-	while (place != PG_UINT64_MAX)
-	{
-		uint64		next = PG_UINT64_MAX;
-
-		foreach(lc, source->members)
-		{
-			GpusortMember *member = lfirst(lc);
-			bool		wanted = false;
-			bool		isnull;
-
-			member->nvalues = source->order->count;
-			for (int i = 0; i < member->nplaces; i++)
-			{
-				wanted |= member->places[i] == place;
-				if (member->places[i] > place)
-					next = Min(next, member->places[i]);
-			}
-			if (!wanted)
-				continue;
-			gpusort_order_seek(source->order, place);
-			old = MemoryContextSwitchTo(results->group_cxt);
-			gpusort_member_find(member, place, gpusort_order_value(source->order, member->column, &isnull));
-			MemoryContextSwitchTo(old);
-		}
-		place = next;
-	}
-	/* the rest is checked */
-	if (gpusort_verify)
-	{
-		while (gpusort_order_step(source->order))
-			gpusort_order_take(source->order);
-	}
-}
-
-/* Reads all rows, of which there are no groups. */
-static void
-read_all(GpusortResults *results)
-{
-	ListCell   *lc;
-	ListCell   *lc2;
-
-	foreach(lc, results->sources)
-	{
-		Source	   *source = lfirst(lc);
-
-		if (source->order->direct && results->nstreams > 0)
-			continue;			/* its rows have been taken where they were read */
-		foreach(lc2, source->members)
-		{
-			if (source->order->skips_nulls)
-				gpusort_member_expect(lfirst(lc2), source->order->count, source->order->skipped);
-		}
-		if (seeks(source))
-		{
-			if (source->order->count > 0)
-				seek_percentiles(results, source);
-			continue;
-		}
-		gpusort_order_begin_group(source->order);
-		if (fetch(results, source))
-			read_group(results, source);
-		if (source->order->borrows)
-			results->rows += source->order->nread;
-	}
-}
-
-/* Reads the rows of the next group.  False at the end. */
+/* Reads the rows of the next group, or all rows if there are no groups.  False at the end. */
 static bool
 read_next_group(GpusortResults *results, Datum *values, bool *nulls)
 {
 	Source	   *first = linitial(results->sources);
+	GpusortOrder *order = first->order;
 	MemoryContext old;
 	ListCell   *lc;
 
-	if (!fetch(results, first))
+	if (results->ngroups > 0 && !fetch(results, first))
 		return false;
-	gpusort_order_begin_group(first->order);
 	old = MemoryContextSwitchTo(results->group_cxt);
 	for (int i = 0; i < results->ngroups; i++)
 	{
-		const GpusortOrderColumn *column = &first->order->columns[results->group_columns[i]];
+		const GpusortOrderColumn *column = &order->columns[results->group_columns[i]];
 
-		values[i] = gpusort_order_value(first->order, results->group_columns[i], &nulls[i]);
+		values[i] = gpusort_order_value(order, results->group_columns[i], &nulls[i]);
 		if (!nulls[i])
 			values[i] = datumCopy(values[i], column->by_value, column->length);
 	}
 	MemoryContextSwitchTo(old);
-	read_group(results, first);
 	foreach(lc, results->sources)
 	{
 		Source	   *source = lfirst(lc);
+		ListCell   *lc2;
 
-		if (source == first || !fetch(results, source) || !gpusort_order_joins_group(source->order, first->order))
+		/* without groups, the rows of such a one have been taken where others were gathered */
+		if (source->order->direct && results->nstreams > 0)
+			continue;
+		foreach(lc2, source->members)
+		{
+			if (results->ngroups == 0 && source->order->skips_nulls)
+				gpusort_member_expect(lfirst(lc2), source->order->count, source->order->skipped);
+		}
+		if (!fetch(results, source) || !(source == first || gpusort_order_joins_group(source->order, order)))
 			continue;
 		gpusort_order_begin_group(source->order);
 		read_group(results, source);
+		if (source->order->borrows)
+			results->rows += source->order->count;
 	}
 	return true;
 }
@@ -670,12 +490,10 @@ gpusort_results_next(GpusortResults *results, Datum *values, bool *nulls)
 	else if (!results->begun)
 		take_child_words(results);
 	results->begun = true;
-	if (results->ngroups == 0)
-		read_all(results);
-	results->done = results->ngroups == 0 || !read_next_group(results, values, nulls);
-	if (results->done && results->ngroups > 0)
+	results->done = !read_next_group(results, values, nulls);
+	if (results->done)
 		return false;
-	gpusort_states_finish(results->states, econtext, results->called, results->called_nulls);
+	results->done = results->ngroups == 0;
 	old = MemoryContextSwitchTo(results->group_cxt);
 	for (int i = 0; i < results->nmembers; i++)
 	{
@@ -685,10 +503,7 @@ gpusort_results_next(GpusortResults *results, Datum *values, bool *nulls)
 		if (member->kind != GPUSORT_AGGREGATE_OTHER)
 			values[results->ngroups + i] = gpusort_member_result(member, isnull);
 		else
-		{
-			values[results->ngroups + i] = results->called[member->result];
-			*isnull = results->called_nulls[member->result];
-		}
+			values[results->ngroups + i] = gpusort_states_result(results->states, member->result, econtext, isnull);
 	}
 	MemoryContextSwitchTo(old);
 	return true;

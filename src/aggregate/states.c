@@ -73,6 +73,8 @@ add_transition(GpusortStates *states, Aggref *aggref, HeapTuple aggregate, const
 	/* others serve the aggregate's order only */
 	foreach(lc, aggref->args)
 		transition->nargs += !lfirst_node(TargetEntry, lc)->resjunk;
+	transition->columns = palloc(transition->nargs * sizeof(int));
+	transition->constants = palloc(transition->nargs * sizeof(NullableDatum));
 	build_aggregate_transfn_expr((Oid *) types, transition->nargs, 0, aggref->aggvariadic, aggref->aggtranstype,
 								 aggref->inputcollid, function, InvalidOid, &expr, NULL);
 	transition->call = make_call(states, &transition->function, function, expr, transition->nargs + 1,
@@ -93,11 +95,11 @@ add_transition(GpusortStates *states, Aggref *aggref, HeapTuple aggregate, const
 }
 
 static void
-add_final(GpusortStates *states, Aggref *aggref, HeapTuple aggregate, const Oid *types, int ntypes)
+add_final(GpusortStates *states, int number, Aggref *aggref, HeapTuple aggregate, const Oid *types, int ntypes)
 {
 	Form_pg_aggregate form = (Form_pg_aggregate) GETSTRUCT(aggregate);
-	AggStatePerAgg told = &states->agg->peragg[states->nfinals];
-	GpusortFinal *final = &states->finals[states->nfinals++];
+	AggStatePerAgg told = &states->agg->peragg[number];
+	GpusortFinal *final = &states->finals[number];
 	int			nargs = form->aggfinalextra ? ntypes + 1 : 1;
 	Expr	   *expr;
 
@@ -166,11 +168,33 @@ gpusort_states_init(PlanState *ps, List *aggrefs)
 
 		if (!HeapTupleIsValid(aggregate))
 			elog(ERROR, "cache lookup failed for aggregate %u", aggref->aggfnoid);
-		add_final(states, aggref, aggregate, types, get_aggregate_argtypes(aggref, types));
+		add_final(states, foreach_current_index(lc), aggref, aggregate, types,
+				  get_aggregate_argtypes(aggref, types));
 		ReleaseSysCache(aggregate);
 	}
 	states->agg->numtrans = states->ntransitions;
 	return states;
+}
+
+void
+gpusort_states_add_columns(GpusortTransition *transition, GpusortOrder *order, int filter)
+{
+	int			i = 0;
+	ListCell   *lc;
+
+	transition->filter = filter;
+	foreach(lc, transition->aggref->args)
+	{
+		TargetEntry *entry = lfirst_node(TargetEntry, lc);
+		Const	   *constant = (Const *) entry->expr;
+
+		if (entry->resjunk)
+			continue;
+		transition->columns[i] = IsA(constant, Const) ? -1 : gpusort_order_add_column(order, entry->expr, filter);
+		if (IsA(constant, Const))
+			transition->constants[i] = (NullableDatum) {constant->constvalue, constant->constisnull};
+		i++;
+	}
 }
 
 static MemoryContext
@@ -244,9 +268,8 @@ needs_no_call(GpusortStates *states, GpusortTransition *transition)
 }
 
 void
-gpusort_states_advance(GpusortStates *states, int number, const NullableDatum *args)
+gpusort_states_advance(GpusortStates *states, GpusortTransition *transition, const GpusortOrder *order)
 {
-	GpusortTransition *transition = &states->transitions[number];
 	FunctionCallInfo call = transition->call;
 	MemoryContext old;
 	Datum		value;
@@ -256,12 +279,20 @@ gpusort_states_advance(GpusortStates *states, int number, const NullableDatum *a
 		transition->state = Int64GetDatum(DatumGetInt64(transition->state) + 1);
 		return;
 	}
-	memcpy(call->args + 1, args, transition->nargs * sizeof(NullableDatum));
+	for (int i = 0; i < transition->nargs; i++)
+	{
+		NullableDatum *arg = &call->args[i + 1];
+
+		if (transition->columns[i] >= 0)
+			arg->value = gpusort_order_value(order, transition->columns[i], &arg->isnull);
+		else
+			*arg = transition->constants[i];
+	}
 	if (transition->function.fn_strict && needs_no_call(states, transition))
 		return;
 	/* functions that ask find out for which aggregate they are called, by AggGetAggref() and AggStateIsShared() */
 	states->agg->curperagg = NULL;
-	states->agg->curpertrans = &states->agg->pertrans[number];
+	states->agg->curpertrans = &states->agg->pertrans[transition - states->transitions];
 	ResetExprContext(states->call_context);
 	old = MemoryContextSwitchTo(states->call_context->ecxt_per_tuple_memory);
 	call->args[0] = (NullableDatum) {transition->state, transition->isnull};
@@ -274,37 +305,32 @@ gpusort_states_advance(GpusortStates *states, int number, const NullableDatum *a
 	MemoryContextSwitchTo(old);
 }
 
-void
-gpusort_states_finish(GpusortStates *states, ExprContext *econtext, Datum *values, bool *nulls)
+Datum
+gpusort_states_result(GpusortStates *states, int number, ExprContext *econtext, bool *isnull)
 {
-	MemoryContext old = MemoryContextSwitchTo(econtext->ecxt_per_tuple_memory);
+	GpusortFinal *final = &states->finals[number];
+	GpusortTransition *transition = &states->transitions[final->transition];
+	Datum		value = MakeExpandedObjectReadOnly(transition->state, transition->isnull, transition->length);
+	MemoryContext old;
 
-	ResetExprContext(states->call_context);
-	for (int i = 0; i < states->nfinals; i++)
+	*isnull = transition->isnull;
+	if (final->call == NULL)
+		return value;
+	if (final->function.fn_strict && (*isnull || final->call->nargs > 1))
 	{
-		GpusortFinal *final = &states->finals[i];
-		GpusortTransition *transition = &states->transitions[final->transition];
-
-		values[i] = MakeExpandedObjectReadOnly(transition->state, transition->isnull, transition->length);
-		nulls[i] = transition->isnull;
-		if (final->call == NULL)
-			continue;
-		if (final->function.fn_strict && (nulls[i] || final->call->nargs > 1))
-		{
-			values[i] = (Datum) 0;
-			nulls[i] = true;
-			continue;
-		}
-		states->agg->curperagg = &states->agg->peragg[i];
-		states->agg->curpertrans = NULL;
-		final->call->args[0] = (NullableDatum) {values[i], nulls[i]};
-		final->call->isnull = false;
-		values[i] = FunctionCallInvoke(final->call);
-		nulls[i] = final->call->isnull;
-		/* several expressions may use the result */
-		values[i] = MakeExpandedObjectReadOnly(values[i], nulls[i], final->length);
+		*isnull = true;
+		return (Datum) 0;
 	}
+	old = MemoryContextSwitchTo(econtext->ecxt_per_tuple_memory);
+	states->agg->curperagg = &states->agg->peragg[number];
+	states->agg->curpertrans = NULL;
+	final->call->args[0] = (NullableDatum) {value, *isnull};
+	final->call->isnull = false;
+	value = FunctionCallInvoke(final->call);
+	*isnull = final->call->isnull;
 	MemoryContextSwitchTo(old);
+	/* several expressions may use the result */
+	return MakeExpandedObjectReadOnly(value, *isnull, final->length);
 }
 
 void

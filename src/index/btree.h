@@ -168,11 +168,6 @@ gpusort_leaf_add(GpusortTreePage *leaf, GpusortLeafBatch *batch, IndexTuple tupl
  * their TIDs, and the sort is stable, so that equal keys come in that order, as in core.
  */
 
-/* ---- build.c ---- */
-
-/* Builds an empty btree, or lets core do it: an ambuild.  Raises core's errors. */
-extern IndexBuildResult *gpusort_index_build(Relation heap, Relation index, IndexInfo *info);
-
 typedef struct GpusortIndexCheck GpusortIndexCheck;
 
 /* Bits that tell which TIDs may be those of dead rows */

@@ -1,26 +1,47 @@
 /*-------------------------------------------------------------------------
  *
  * build.c
- *		Builds a btree: reads the rows, sorts them, and loads them into pages.
+ *		Builds a btree in core's place: reads the rows, sorts them, and loads them into pages.
+ *
+ * Core builds an index by the function ambuild of its access method, which it finds in the
+ * index's relcache entry.  No hook stands in front of it.  But core first plans parallel workers
+ * (plan_create_index_workers()), and for that asks for the size of the table as the planner does,
+ * which calls a hook with the table.  The index is then the empty btree of the table that is
+ * open.  Its entry gets a copy of the access method's functions, with an ambuild of gpusort's.
+ *
+ * That function puts the old functions back before anything else.  If it is never called,
+ * the copy stays: its other functions are core's, and it is freed with the entry.  Core does not
+ * call the hook in bootstrap mode and with max_parallel_maintenance_workers = 0, and builds the
+ * index itself then.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
+#include "access/amapi.h"
 #include "access/genam.h"
 #include "access/itup.h"
 #include "access/nbtree.h"
+#include "access/transam.h"
+#include "catalog/pg_am.h"
+#include "catalog/pg_class.h"
 #include "commands/progress.h"
 #include "miscadmin.h"
+#include "nodes/pathnodes.h"
 #include "pgstat.h"
 #include "storage/bufmgr.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
+#include "utils/relcache.h"
+
+#include "compat.h"
+
+#include GPUSORT_REL_HOOK_H
 
 #include "base/stat.h"
-#include "compat.h"
 #include "guc.h"
 #include "index/btree.h"
+#include "index/index.h"
 #include "run/cpu_options.h"
 
 /* A smaller table is core's: what a build needs at first takes as long as core's whole build. */
@@ -124,13 +145,24 @@ build_or_refuse(Relation heap, Relation index, IndexInfo *info, IndexBuildResult
 	return refusal;
 }
 
-IndexBuildResult *
-gpusort_index_build(Relation heap, Relation index, IndexInfo *info)
+/* The functions of an index that is about to be built */
+typedef struct Functions
+{
+	IndexAmRoutine routine;		/* with gpusort's ambuild */
+	GpusortIndexAm *core;		/* what the entry had before */
+} Functions;
+
+/* An ambuild: gives the index core's functions back, and builds it, or lets core do it.  Raises core's errors. */
+static IndexBuildResult *
+build(Relation heap, Relation index, IndexInfo *info)
 {
 	IndexBuildResult *result = palloc(sizeof(IndexBuildResult));
 	GpusortReport report = {.key_type = "index", .engine = "core"};
 	const char *refusal;
 
+	/* another extension may have put its own functions there since */
+	if (index->rd_indam->ambuild == build)
+		index->rd_indam = ((const Functions *) index->rd_indam)->core;
 	if (RelationGetNumberOfBlocks(index) != 0)
 		elog(ERROR, "index \"%s\" already contains data", RelationGetRelationName(index));
 	refusal = refuse(heap, index, info);
@@ -143,4 +175,66 @@ gpusort_index_build(Relation heap, Relation index, IndexInfo *info)
 	gpusort_stat_count(GPUSORT_STAT_INDEX, &report);
 	ereport(DEBUG1, (errmsg_internal("core builds index \"%s\": %s", RelationGetRelationName(index), refusal)));
 	return btbuild(heap, index, info);
+}
+
+/* ---- the way in ---- */
+
+static gpusort_rel_hook_type previous_hook;
+
+/* Is it the index that core is about to build, or at least one that could be? */
+static bool
+is_to_be_built(Relation index)
+{
+	/* one reference is this file's */
+	return index->rd_refcnt > 1 && index->rd_rel->relkind == RELKIND_INDEX &&
+		index->rd_rel->relam == BTREE_AM_OID && index->rd_indam->ambuild == btbuild &&
+		RelationGetNumberOfBlocks(index) == 0;
+}
+
+static void
+take_over(Relation index)
+{
+	Functions  *functions = MemoryContextAlloc(index->rd_indexcxt, sizeof(Functions));
+
+	functions->routine = *index->rd_indam;
+	functions->routine.ambuild = build;
+	functions->core = index->rd_indam;
+	index->rd_indam = &functions->routine;
+}
+
+/* A query of a user's has a join tree, and the dummy query of plan_create_index_workers() has none. */
+static void
+visit_table(PlannerInfo *root, Oid table)
+{
+	Relation	heap;
+	List	   *indexes;
+	ListCell   *cell;
+
+	if (!gpusort_enabled || !gpusort_index_builds || root->parse->jointree != NULL || table < FirstNormalObjectId)
+		return;
+	heap = RelationIdGetRelation(table);
+	if (!RelationIsValid(heap))
+		return;
+	indexes = RelationGetIndexList(heap);
+	foreach(cell, indexes)
+	{
+		Relation	index = RelationIdGetRelation(lfirst_oid(cell));
+
+		if (!RelationIsValid(index))
+			continue;
+		if (is_to_be_built(index))
+			take_over(index);
+		RelationClose(index);
+	}
+	list_free(indexes);
+	RelationClose(heap);
+}
+
+GPUSORT_REL_HOOK(visit_rel, previous_hook, visit_table)
+
+void
+gpusort_takeover_init(void)
+{
+	previous_hook = gpusort_rel_hook;
+	gpusort_rel_hook = visit_rel;
 }

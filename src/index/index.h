@@ -8,7 +8,7 @@
 #ifndef GPUSORT_INDEX_INDEX_H
 #define GPUSORT_INDEX_INDEX_H
 
-/* Makes core call gpusort_index_build().  _PG_init() calls this once. */
+/* Makes core call gpusort where it is about to build a btree (build.c).  _PG_init() calls this once. */
 extern void gpusort_takeover_init(void);
 
 #endif							/* GPUSORT_INDEX_INDEX_H */

@@ -40,34 +40,30 @@ refuse_columns(TupleDesc desc)
 static void
 make_spec(GpusortSortSpec *spec, Relation index, bool unique)
 {
+	TupleDesc	desc = RelationGetDescr(index);
 	int			n = IndexRelationGetNumberOfKeyAttributes(index);
+	GpusortSortColumn *columns = palloc(n * sizeof(GpusortSortColumn));
 
-	spec->ncolumns = n;
-	spec->columns = palloc(n * sizeof(GpusortSortColumn));
-	spec->attnos = palloc(n * sizeof(AttrNumber));
-	spec->operators = palloc(n * sizeof(Oid));
-	spec->collations = index->rd_indcollation;
-	spec->nulls_first = palloc(n * sizeof(bool));
-	spec->desc = RelationGetDescr(index);
-	spec->tagged = true;
-	spec->unique = unique;
 	for (int i = 0; i < n; i++)
 	{
 		bool		descending = (index->rd_indoption[i] & INDOPTION_DESC) != 0;
 
-		spec->attnos[i] = i + 1;
-		spec->operators[i] = get_opfamily_member(index->rd_opfamily[i], index->rd_opcintype[i], index->rd_opcintype[i],
-												 descending ? BTGreaterStrategyNumber : BTLessStrategyNumber);
-		spec->nulls_first[i] = (index->rd_indoption[i] & INDOPTION_NULLS_FIRST) != 0;
-		spec->columns[i] = (GpusortSortColumn)
-		{
+		columns[i] = (GpusortSortColumn) {
 			.attno = i + 1,
-				.sort_operator = spec->operators[i],
-				.collation = spec->collations[i],
-				.nulls_first = spec->nulls_first[i],
-				.type = TupleDescAttr(spec->desc, i)->atttypid,
+			.sort_operator = get_opfamily_member(index->rd_opfamily[i], index->rd_opcintype[i], index->rd_opcintype[i],
+												 descending ? BTGreaterStrategyNumber : BTLessStrategyNumber),
+			.collation = index->rd_indcollation[i],
+			.nulls_first = (index->rd_indoption[i] & INDOPTION_NULLS_FIRST) != 0,
+			.type = TupleDescAttr(desc, i)->atttypid,
 		};
 	}
+	gpusort_spec_set(spec, desc, columns, n);
+	/* rows are tagged, and no value is kept alone */
+	spec->value_type = NULL;
+	spec->descending = false;
+	spec->bare = false;
+	spec->tagged = true;
+	spec->unique = unique;
 }
 
 /* The words of rows are sorted and spilled as single values of this type. */

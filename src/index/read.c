@@ -277,13 +277,6 @@ make_row(GpusortIndexBuild *build, const GpusortPage *page, int i)
 	tuple.t_len = page->bytes[i];
 	tuple.t_tableOid = RelationGetRelid(build->heap);
 	ItemPointerSet(&tuple.t_self, page->block, page->numbers[i]);
-	if (build->attnos != NULL)
-	{
-		for (int column = 0; column < row->tts_tupleDescriptor->natts; column++)
-			row->tts_values[column] = heap_getattr(&tuple, build->attnos[column], RelationGetDescr(build->heap),
-												   &row->tts_isnull[column]);
-		return true;
-	}
 	ExecStoreBufferHeapTuple(&tuple, build->heap_slot, page->buffer);
 	econtext->ecxt_scantuple = build->heap_slot;
 	if (build->predicate != NULL && !ExecQual(build->predicate, econtext))

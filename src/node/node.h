@@ -40,6 +40,9 @@ extern const CustomScanMethods gpusort_start_methods;	/* start.c */
  */
 extern void gpusort_node_unpack(GpusortSortSpec *spec, CustomScanState *css, bool random_access);
 
+/* Unpacks the columns of its order, *n of them. */
+extern GpusortSortColumn *gpusort_node_columns(const CustomScan *scan, int *n);
+
 /* Returns the rows that the parent fetches at most, of each group if there are any, as the LIMIT is now; -1: all. */
 extern int64 gpusort_node_limit(const GpusortSortSpec *spec, ExprContext *context);
 

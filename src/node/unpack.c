@@ -13,27 +13,33 @@
 #include "compat.h"
 #include "node/node.h"
 
+GpusortSortColumn *
+gpusort_node_columns(const CustomScan *scan, int *n)
+{
+	List	   *attnos = linitial(scan->custom_private);
+	GpusortSortColumn *columns = palloc(list_length(attnos) * sizeof(GpusortSortColumn));
+
+	for (*n = 0; *n < list_length(attnos); (*n)++)
+	{
+		AttrNumber	attno = list_nth_int(attnos, *n);
+
+		columns[*n] = gpusort_rowkey_column(attno, list_nth_oid(lsecond(scan->custom_private), *n),
+											list_nth_oid(lthird(scan->custom_private), *n),
+											list_nth_int(lfourth(scan->custom_private), *n),
+											get_tle_by_resno(outerPlan(scan)->targetlist, attno)->expr);
+	}
+	return columns;
+}
+
 /* Unpacks custom_private, which plan/make.c has packed. */
 static void
 read_plan(GpusortSortSpec *spec, CustomScanState *css)
 {
 	CustomScan *scan = (CustomScan *) css->ss.ps.plan;
-	List	   *attnos = linitial(scan->custom_private);
-	List	   *operators = lsecond(scan->custom_private);
-	List	   *collations = lthird(scan->custom_private);
-	List	   *nulls_first = lfourth(scan->custom_private);
 	List	   *numbers = list_nth(scan->custom_private, 4);
-	int			n = list_length(attnos);
-	GpusortSortColumn *columns = palloc(n * sizeof(GpusortSortColumn));
+	int			n;
+	GpusortSortColumn *columns = gpusort_node_columns(scan, &n);
 
-	for (int i = 0; i < n; i++)
-	{
-		AttrNumber	attno = list_nth_int(attnos, i);
-
-		columns[i] = gpusort_rowkey_column(attno, list_nth_oid(operators, i), list_nth_oid(collations, i),
-										   list_nth_int(nulls_first, i),
-										   get_tle_by_resno(outerPlan(scan)->targetlist, attno)->expr);
-	}
 	gpusort_spec_set(spec, css->ss.ss_ScanTupleSlot->tts_tupleDescriptor, columns, n);
 	spec->processes = linitial_int(numbers);
 	spec->limit_of_core = list_nth_int(numbers, 1);

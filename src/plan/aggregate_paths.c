@@ -57,23 +57,22 @@ static List *
 order_pathkeys(PlannerInfo *root, const Aggref *in_order, List **exprs)
 {
 	List	   *pathkeys = list_truncate(list_copy(root->group_pathkeys), GPUSORT_GROUP_PATHKEYS(root));
-	GpusortAggregateColumn *columns;
+	GpusortAggregateOrder order = gpusort_aggregate_order(in_order);
 	List	   *clauses = NIL;
 	List	   *entries = NIL;
-	int			n;
 	ListCell   *lc;
 
-	columns = gpusort_aggregate_order(in_order, &n);
-	for (int i = 0; i < n; i++)
+	for (int i = 0; i < order.n; i++)
 	{
-		TargetEntry *entry = makeTargetEntry(columns[i].expr, i + 1, NULL, false);
+		const GpusortAggregateColumn *column = &order.columns[i];
+		TargetEntry *entry = makeTargetEntry(column->expr, i + 1, NULL, false);
 		SortGroupClause *clause = makeNode(SortGroupClause);
 
 		clause->tleSortGroupRef = entry->ressortgroupref = i + 1;
-		clause->eqop = columns[i].equals;
-		clause->sortop = columns[i].operator;
-		clause->nulls_first = columns[i].nulls_first;
-		*exprs = lappend(*exprs, columns[i].expr);
+		clause->eqop = column->equals;
+		clause->sortop = column->operator;
+		clause->nulls_first = column->nulls_first;
+		*exprs = lappend(*exprs, column->expr);
 		entries = lappend(entries, entry);
 		clauses = lappend(clauses, clause);
 	}
@@ -83,13 +82,12 @@ order_pathkeys(PlannerInfo *root, const Aggref *in_order, List **exprs)
 }
 
 /*
- * If one sort serves all aggregates of a query, returns one of a path's rows by the groups and that order: in one process, or, of a
- * partial path, in all; else NULL.  *saving: by how much it makes the aggregates cheaper
+ * If one sort serves all aggregates of a query, those of gpusort_plan_query_order(), returns one of a path's rows by the groups and that
+ * order: in one process, or, of a partial path, in all; else NULL.  *saving: by how much it makes the aggregates cheaper
  */
 static Path *
-presort(PlannerInfo *root, RelOptInfo *grouped, Path *path, double rows, Cost *saving)
+presort(PlannerInfo *root, RelOptInfo *grouped, Path *path, double rows, const Aggref *in_order, Cost *saving)
 {
-	const Aggref *in_order = gpusort_plan_query_order(root, rows, true, saving);
 	List	   *pathkeys;
 	List	   *exprs = NIL;
 	List	   *groups;
@@ -135,7 +133,6 @@ node_computes(PlannerInfo *root, List *aggrefs)
 
 	if (!gpusort_plan_key(list_truncate(list_copy(root->group_pathkeys), GPUSORT_GROUP_PATHKEYS(root)), &key))
 		return false;
-
 	foreach(lc, aggrefs)
 	{
 		Aggref	   *aggref = lfirst_node(Aggref, lc);
@@ -207,7 +204,7 @@ offer_groups(PlannerInfo *root, RelOptInfo *input, RelOptInfo *grouped, const Ag
 	Cost		one = serial->path.total_cost;
 	const Aggref *in_order = gpusort_plan_query_order(root, rows, true, &saving);
 	bool		words = gpusort_plan_takes_words(get_sortgrouplist_exprs(serial->groupClause, root->processed_tlist), aggrefs);
-	Path	   *path = words ? NULL : presort(root, grouped, input->cheapest_total_path, rows, &saving);
+	Path	   *path = words ? NULL : presort(root, grouped, input->cheapest_total_path, rows, in_order, &saving);
 	List	   *pathkeys = root->group_pathkeys;
 	List	   *exprs = NIL;
 	int			equal = GPUSORT_GROUP_PATHKEYS(root);
@@ -259,15 +256,14 @@ takes_child_words(List *aggrefs)
 	{
 		const Aggref *aggref = lfirst_node(Aggref, lc);
 		GpusortAggregateKind kind = gpusort_aggregate_kind(aggref);
+		GpusortAggregateOrder order;
 		const GpusortType *type;
-		GpusortAggregateColumn *order;
-		int			n;
 
 		if (kind != GPUSORT_AGGREGATE_COUNT && kind != GPUSORT_AGGREGATE_MODE)
 			return false;
-		order = gpusort_aggregate_order(aggref, &n);
-		type = gpusort_aggregate_type(order->expr);
-		if (n != 1 || !IsA(order->expr, Var) || type == NULL || gpusort_scaled_is(type))
+		order = gpusort_aggregate_order(aggref);
+		type = gpusort_aggregate_type(order.columns->expr);
+		if (order.n != 1 || !IsA(order.columns->expr, Var) || type == NULL || gpusort_scaled_is(type))
 			return false;
 	}
 	return true;
@@ -297,7 +293,7 @@ gpusort_plan_offer_aggregates(PlannerInfo *root, RelOptInfo *input, RelOptInfo *
 	{
 		/* one process makes words of rows faster than it takes the rows of all processes */
 		Path	   *path = gpusort_plan_takes_words(NIL, aggrefs) && !takes_child_words(aggrefs) ? NULL :
-			presort(root, grouped, partial, rows, &saving);
+			presort(root, grouped, partial, rows, gpusort_plan_query_order(root, rows, true, &saving), &saving);
 
 		offer(root, grouped, &serial, path, saving);
 	}

@@ -46,7 +46,7 @@
 #include "plan/plan.h"
 
 GpusortSortColumn *
-gpusort_cost_columns(Sort *sort)
+gpusort_cost_columns(const Sort *sort)
 {
 	GpusortSortColumn *columns = palloc(sort->numCols * sizeof(GpusortSortColumn));
 

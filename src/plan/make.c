@@ -19,19 +19,21 @@
 #include "node/node.h"
 #include "plan/plan.h"
 
-List *
-gpusort_plan_order(int n, const AttrNumber *attnos, const Oid *operators, const Oid *collations, const bool *nulls_first)
+void
+gpusort_plan_sort_by(Sort *sort, const GpusortSortColumn *columns, int n)
 {
-	List	   *order[4] = {NIL};
-
+	sort->numCols = n;
+	sort->sortColIdx = palloc(n * sizeof(AttrNumber));
+	sort->sortOperators = palloc(n * sizeof(Oid));
+	sort->collations = palloc(n * sizeof(Oid));
+	sort->nullsFirst = palloc(n * sizeof(bool));
 	for (int i = 0; i < n; i++)
 	{
-		order[0] = lappend_int(order[0], attnos[i]);
-		order[1] = lappend_oid(order[1], operators[i]);
-		order[2] = lappend_oid(order[2], collations[i]);
-		order[3] = lappend_int(order[3], nulls_first[i]);
+		sort->sortColIdx[i] = columns[i].attno;
+		sort->sortOperators[i] = columns[i].sort_operator;
+		sort->collations[i] = columns[i].collation;
+		sort->nullsFirst[i] = columns[i].nulls_first;
 	}
-	return list_make4(order[0], order[1], order[2], order[3]);
 }
 
 List *
@@ -89,12 +91,20 @@ gpusort_plan_scan(const Plan *plan, Plan *child, List *columns, const CustomScan
 }
 
 List *
-gpusort_plan_private(List *order, GpusortBound bound, int processes, int share_columns)
+gpusort_plan_private(const GpusortSortColumn *columns, int n, GpusortBound bound, int processes, int share_columns)
 {
+	List	   *lists[4] = {NIL};
 	List	   *numbers = list_make5_int(processes, !bound.unknown_to_core, bound.ties, bound.below, (int) bound.groups.count);
 
+	for (int i = 0; i < n; i++)
+	{
+		lists[0] = lappend_int(lists[0], columns[i].attno);
+		lists[1] = lappend_oid(lists[1], columns[i].sort_operator);
+		lists[2] = lappend_oid(lists[2], columns[i].collation);
+		lists[3] = lappend_int(lists[3], columns[i].nulls_first);
+	}
 	numbers = lappend_int(lappend_int(numbers, bound.groups.columns), bound.groups.peer_columns);
-	return lappend(list_copy(order), lappend_int(numbers, share_columns));
+	return list_make5(lists[0], lists[1], lists[2], lists[3], lappend_int(numbers, share_columns));
 }
 
 bool
@@ -110,9 +120,7 @@ gpusort_plan_make(const Sort *sort, List *targetlist, GpusortBound bound, int pr
 	CustomScan *scan = gpusort_plan_scan(&sort->plan, outerPlan(sort), targetlist, methods);
 
 	scan->flags = CUSTOMPATH_SUPPORT_BACKWARD_SCAN;
-	scan->custom_private = gpusort_plan_private(gpusort_plan_order(sort->numCols, sort->sortColIdx, sort->sortOperators,
-																   sort->collations, sort->nullsFirst),
-												bound, processes, 0);
+	scan->custom_private = gpusort_plan_private(gpusort_cost_columns(sort), sort->numCols, bound, processes, 0);
 	if (bound.count != NULL)
 		scan->custom_exprs = list_make2(copyObject(bound.count), copyObject(bound.offset));
 	gpusort_plan_mark(scan);

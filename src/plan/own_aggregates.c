@@ -35,7 +35,10 @@ typedef struct Parts
 	List	   *sorting;		/* Aggrefs that sort, */
 	List	   *others;			/* and all others */
 	int			columns;		/* of a row of the node, which has all results, or all arguments */
-	bool		shows_order;	/* one of these shows the order of the rows, which a Sort below may have made */
+	const Aggref *in_order;		/* one of those whose order serves all that sort; NULL: none does */
+	const Var  *counted;		/* without groups: the column of a count(DISTINCT) that a Sort by it would serve; NULL: there is none */
+	const Plan *counted_child;	/* what has this column */
+	bool		shows_order;	/* one of the others shows the order of the rows, which a Sort below may have made */
 	Plan	   *sorted;			/* a plan of the rows in the order of all aggregates; NULL: the node sorts */
 	const char *refusal;		/* why the Agg stays core's */
 } Parts;
@@ -183,29 +186,26 @@ gpusort_plan_takes_words(List *groups, List *aggrefs)
 	foreach(lc, aggrefs)
 	{
 		const Aggref *aggref = lfirst_node(Aggref, lc);
-		GpusortAggregateColumn *order = NULL;
+		GpusortAggregateOrder order = gpusort_aggregate_order(aggref);
 		int			bits = group_bits;
-		int			n = 0;
 
 		/* without groups, others get the rows as they come */
-		if (!gpusort_aggregate_sorts(aggref) && (groups == NIL || aggref->args == NIL) && aggref->aggfilter == NULL)
+		if (order.n == 0 && (groups == NIL || aggref->args == NIL) && aggref->aggfilter == NULL)
 			continue;
-		if (gpusort_aggregate_sorts(aggref))
-			order = gpusort_aggregate_order(aggref, &n);
-		for (int i = 0; i < n; i++)
+		for (int i = 0; i < order.n; i++)
 		{
-			if (!fits_in_word(order[i].expr, n == 1 && groups == NIL, i == n - 1, &bits))
+			if (!fits_in_word(order.columns[i].expr, order.n == 1 && groups == NIL, i == order.n - 1, &bits))
 				return false;
 		}
-		if (n > 0 && gpusort_aggregate_kind(aggref) != GPUSORT_AGGREGATE_OTHER)
+		if (order.n > 0 && gpusort_aggregate_kind(aggref) != GPUSORT_AGGREGATE_OTHER)
 			continue;
 		foreach(lc2, aggref->args)
 		{
 			const TargetEntry *entry = lfirst_node(TargetEntry, lc2);
 			bool		sorted = entry->resjunk || IsA(entry->expr, Const);
 
-			for (int i = 0; i < n && !sorted; i++)
-				sorted = equal(order[i].expr, entry->expr);
+			for (int i = 0; i < order.n && !sorted; i++)
+				sorted = equal(order.columns[i].expr, entry->expr);
 			if (!sorted && !fits_in_word(entry->expr, groups == NIL && list_length(aggref->args) == 1, true, &bits))
 				return false;
 		}
@@ -213,66 +213,50 @@ gpusort_plan_takes_words(List *groups, List *aggrefs)
 	return true;
 }
 
-/* The same of the aggregates of an Agg */
-static bool
-takes_words(const Agg *agg, const Parts *parts)
+/* Finds the order that serves all aggregates. */
+static void
+find_common_order(const Agg *agg, Parts *parts)
 {
-	List	   *groups = NIL;
+	const Plan *child = outerPlan(agg);
 
-	for (int i = 0; i < agg->numCols; i++)
-		groups = lappend(groups, get_tle_by_resno(outerPlan(agg)->targetlist, agg->grpColIdx[i])->expr);
-	return gpusort_plan_takes_words(groups, list_concat_copy(parts->sorting, parts->others));
-}
-
-/*
- * Returns the column of a count(DISTINCT) that a sort below an Agg without groups would serve, or NULL.  *child: what is below that
- * sort, which from PostgreSQL 16 on the planner may have made.
- */
-static const Var *
-counted_column(const Agg *agg, const Aggref *in_order, const Plan **child)
-{
-	*child = outerPlan(agg);
-	if (agg->numCols > 0 || in_order == NULL || gpusort_aggregate_kind(in_order) != GPUSORT_AGGREGATE_COUNT)
-		return NULL;
+	parts->in_order = gpusort_plan_agg_order(agg);
+	if (agg->numCols > 0 || parts->in_order == NULL || gpusort_aggregate_kind(parts->in_order) != GPUSORT_AGGREGATE_COUNT)
+		return;
+	/* from PostgreSQL 16 on, the planner may have made a sort below for it */
 	if (gpusort_plan_sort_below(agg) != NULL)
 	{
-		if (!GPUSORT_AGG_PRESORTED(in_order) || !sorts(*child))
-			return NULL;
-		*child = outerPlan(*child);
+		if (!GPUSORT_AGG_PRESORTED(parts->in_order) || !sorts(child))
+			return;
+		child = outerPlan(child);
 	}
-	return castNode(Var, linitial_node(TargetEntry, in_order->args)->expr);
+	parts->counted = castNode(Var, linitial_node(TargetEntry, parts->in_order->args)->expr);
+	parts->counted_child = child;
 }
 
 /* Is this the count(DISTINCT) of texts in the table's order, of which core compares each only once? */
 static bool
-counts_in_order(PlannedStmt *stmt, const Agg *agg)
+counts_in_order(PlannedStmt *stmt, const Agg *agg, const Parts *parts)
 {
-	const Aggref *aggref = gpusort_plan_agg_order(agg);
-	const Plan *child;
-	const Var  *column = counted_column(agg, aggref, &child);
-	GpusortAggregateColumn *order;
-	int			n;
+	const Var  *column = parts->counted;
+	const GpusortAggregateColumn *order;
 
 	if (column == NULL || !OidIsValid(column->varcollid))
 		return false;
-	order = gpusort_aggregate_order(aggref, &n);
+	order = gpusort_aggregate_order(parts->in_order).columns;
 	return order->collation == column->varcollid &&
-		gpusort_plan_lies_in_order(stmt, child, column->varattno, order->operator, column->varcollid);
+		gpusort_plan_lies_in_order(stmt, parts->counted_child, column->varattno, order->operator, column->varcollid);
 }
 
 /* Is a Sort by one order below the Agg better than a sort of the node's own?  Then sets parts->sorted. */
 static bool
 find_order(PlannedStmt *stmt, Agg *agg, Parts *parts, bool words)
 {
-	const Aggref *in_order = gpusort_plan_agg_order(agg);
 	const Sort *sort = gpusort_plan_sort_below(agg);
 	bool		parallel = IsA(outerPlan(agg), GatherMerge) || IsA(outerPlan(agg), CustomScan) || (sort != NULL && IsA(outerPlan(sort), Gather));
 	bool		drops = agg->numCols == 0 && parts->others != NIL;
-	const Plan *child;
-	const Var  *column;
 	ListCell   *lc;
 
-	if (!enable_sort || in_order == NULL || IsA(outerPlan(agg), IncrementalSort))
+	if (!enable_sort || parts->in_order == NULL || IsA(outerPlan(agg), IncrementalSort))
 		return false;
 	/* without groups, a sort of the node's own drops rows that repeat another one, also beside others */
 	foreach(lc, parts->sorting)
@@ -280,41 +264,28 @@ find_order(PlannedStmt *stmt, Agg *agg, Parts *parts, bool words)
 	if (!parallel && (words || drops))
 		return false;
 	/* a sort below has all rows, also those with NULLs, which count(DISTINCT) passes over */
-	column = counted_column(agg, in_order, &child);
-	if (column != NULL && gpusort_plan_null_part(stmt, child, column->varattno) > MOST_NULLS)
+	if (parts->counted != NULL && gpusort_plan_null_part(stmt, parts->counted_child, parts->counted->varattno) > MOST_NULLS)
 		return false;
-	parts->sorted = gpusort_plan_presort(agg, in_order, parts->shows_order);
+	parts->sorted = gpusort_plan_presort(agg, parts->in_order, parts->shows_order);
 	return parts->sorted != NULL;
 }
 
 int
 gpusort_plan_count_orders(List *aggrefs)
 {
-	List	   *orders = NIL;
+	int			orders = 0;
 	ListCell   *lc;
-	ListCell   *lc2;
 
 	foreach(lc, aggrefs)
 	{
-		GpusortAggregateColumn *columns;
-		int			n;
+		GpusortAggregateOrder order = gpusort_aggregate_order(lfirst_node(Aggref, lc));
+		ListCell   *first = list_head(aggrefs);
 
-		if (!gpusort_aggregate_sorts(lfirst_node(Aggref, lc)))
-			continue;
-		columns = gpusort_aggregate_order(lfirst_node(Aggref, lc), &n);
-		foreach(lc2, orders)
-		{
-			GpusortAggregateColumn *other;
-			int			m;
-
-			other = gpusort_aggregate_order(lfirst_node(Aggref, lc2), &m);
-			if (m == n && gpusort_aggregate_same_columns(columns, other, n))
-				break;
-		}
-		if (lc2 == NULL)
-			orders = lappend(orders, lfirst(lc));
+		while (first != lc && !gpusort_aggregate_same_order(order, gpusort_aggregate_order(lfirst_node(Aggref, first)), true))
+			first = lnext(aggrefs, first);
+		orders += order.n > 0 && first == lc;
 	}
-	return list_length(orders);
+	return orders;
 }
 
 bool
@@ -330,7 +301,7 @@ gpusort_plan_orders_fit(List *aggrefs, double rows, int width)
 static const char *
 refuse_groups(const Agg *agg, const Sort *sort)
 {
-	GpusortSortColumn *columns = gpusort_cost_columns(unconstify(Sort *, sort));
+	GpusortSortColumn *columns = gpusort_cost_columns(sort);
 
 	for (int i = 0; i < agg->numCols; i++)
 		columns[i].collation =
@@ -343,6 +314,7 @@ static bool
 find_parts(PlannedStmt *stmt, Agg *agg, Parts *parts)
 {
 	const Plan *child = outerPlan(agg);
+	List	   *groups = NIL;
 	const char *reason;
 	bool		words;
 	ListCell   *lc;
@@ -351,11 +323,14 @@ find_parts(PlannedStmt *stmt, Agg *agg, Parts *parts)
 	if (agg->aggsplit != AGGSPLIT_SIMPLE || agg->groupingSets != NIL || agg->chain != NIL ||
 		(agg->aggstrategy == AGG_SORTED ? agg->numCols == 0 : agg->aggstrategy != AGG_PLAIN))
 		return refuse(parts, agg->groupingSets != NIL ? "it has grouping sets" : "it has a hash table or is a part of a parallel one");
-	if (!gpusort_force && counts_in_order(stmt, agg))
+	find_common_order(agg, parts);
+	if (!gpusort_force && counts_in_order(stmt, agg, parts))
 		return refuse(parts, "core's sort is expected to be faster");
 	if (!find_aggregates(agg, parts))
 		return false;
-	words = takes_words(agg, parts);
+	for (int i = 0; i < agg->numCols; i++)
+		groups = lappend(groups, get_tle_by_resno(child->targetlist, agg->grpColIdx[i])->expr);
+	words = gpusort_plan_takes_words(groups, list_concat_copy(parts->sorting, parts->others));
 	foreach(lc, parts->sorting)
 	{
 		if (!pays(child, lfirst_node(Aggref, lc), words))

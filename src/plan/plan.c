@@ -43,17 +43,6 @@ static planner_hook_type previous_planner;
 static create_upper_paths_hook_type previous_create_upper_paths;
 static set_rel_pathlist_hook_type previous_set_rel_pathlist;
 
-/* gpusort_cost_few_rows() of a Sort */
-static bool
-has_few_rows(const Sort *sort)
-{
-	const Plan *child = outerPlan(sort);
-	const TargetEntry *first = get_tle_by_resno(sort->plan.targetlist, sort->sortColIdx[0]);
-
-	return gpusort_cost_few_rows(child->plan_rows, child->plan_width, sort->numCols,
-								 gpusort_rowkey_slowest(exprType((Node *) first->expr), sort->collations[0]));
-}
-
 /*
  * Returns the reason to leave a Sort to core, or NULL after setting *cost to
  * GpuSort's cost.
@@ -61,19 +50,22 @@ has_few_rows(const Sort *sort)
 static const char *
 refuse_sort(PlannedStmt *stmt, Sort *sort, GpusortBound bound, Cost *cost)
 {
+	Plan	   *child = outerPlan(sort);
+	const TargetEntry *first = get_tle_by_resno(sort->plan.targetlist, sort->sortColIdx[0]);
 	GpusortKeyPlan key;
 	GpusortCostInput input;
 	Cost		core;
 
-	if (!gpusort_force && has_few_rows(sort))
+	if (!gpusort_force && gpusort_cost_few_rows(child->plan_rows, child->plan_width, sort->numCols,
+												gpusort_rowkey_slowest(exprType((Node *) first->expr), sort->collations[0])))
 		return "core's sort is expected to be faster";
 	key = gpusort_rowkey_plan(gpusort_cost_columns(sort), sort->numCols);
 	if (key.refusal != NULL)
 		return key.refusal;
-	input = gpusort_cost_input(outerPlan(sort)->plan_rows, outerPlan(sort)->plan_width, outerPlan(sort), &key);
+	input = gpusort_cost_input(child->plan_rows, child->plan_width, child, &key);
 	input.fetched = bound.rows;
 	input.ties = bound.ties || bound.unknown_to_core;
-	input.kept = gpusort_bound_kept(stmt, outerPlan(sort), key.from, bound);
+	input.kept = gpusort_bound_kept(stmt, child, key.from, bound);
 	*cost = gpusort_cost_sort(&input);
 	if (gpusort_force)
 		return NULL;
@@ -81,7 +73,7 @@ refuse_sort(PlannedStmt *stmt, Sort *sort, GpusortBound bound, Cost *cost)
 		return "only a part of the rows is fetched, and GpuSort cannot find out how many";
 	/* then core calls strcoll() once for each row, as GpuSort does, which has words to make as well */
 	if (key.comparison == GPUSORT_COMPARISON_LIBC &&
-		gpusort_plan_lies_in_order(stmt, outerPlan(sort), sort->sortColIdx[0], sort->sortOperators[0], sort->collations[0]))
+		gpusort_plan_lies_in_order(stmt, child, sort->sortColIdx[0], sort->sortOperators[0], sort->collations[0]))
 		return "core's sort is expected to be faster";
 	core = gpusort_cost_core_sort(&input);
 	if (*cost < core)

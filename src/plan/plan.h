@@ -54,7 +54,7 @@ extern bool gpusort_cost_by_pages(const Node *node);
 extern bool gpusort_cost_few_rows(double rows, int width, double ncolumns, GpusortComparison comparison);
 
 /* Returns the columns of a Sort of a finished plan in a palloc'ed array of numCols. */
-extern GpusortSortColumn *gpusort_cost_columns(Sort *sort);
+extern GpusortSortColumn *gpusort_cost_columns(const Sort *sort);
 
 /*
  * Might the temporary files of a sort exceed temp_file_limit, if ten times as many rows come as expected?  Then it takes the
@@ -254,9 +254,8 @@ extern double gpusort_bound_kept(PlannedStmt *stmt, Plan *child, const GpusortSo
 
 /* ---- make.c ---- */
 
-/* Packs the columns of an order into a list of four lists, for custom_private. */
-extern List *gpusort_plan_order(int n, const AttrNumber *attnos, const Oid *operators, const Oid *collations,
-								const bool *nulls_first);
+/* Has a Sort sort by these columns. */
+extern void gpusort_plan_sort_by(Sort *sort, const GpusortSortColumn *columns, int n);
 
 /* Returns the children of an Append or of a MergeAppend; NIL: the plan is another node. */
 extern List *gpusort_plan_appended(const Plan *plan);
@@ -268,10 +267,11 @@ extern List *gpusort_aggregate_list(const Agg *agg);
 extern CustomScan *gpusort_plan_scan(const Plan *plan, Plan *child, List *columns, const CustomScanMethods *methods);
 
 /*
- * Returns the custom_private of a GpuSort, to which its version is added: what gpusort_plan_order() has made, and numbers: processes,
- * the bound's known to core, ties, below and groups, and the columns of shares, or 0.  read_plan() in node/unpack.c reads it.
+ * Returns the custom_private of a GpuSort, to which its version is added: four lists of its columns' numbers, operators, collations and
+ * nulls_first, and numbers: processes, the bound's known to core, ties, below and groups, and the columns of shares, or 0.
+ * node/unpack.c reads it.
  */
-extern List *gpusort_plan_private(List *order, GpusortBound bound, int processes, int share_columns);
+extern List *gpusort_plan_private(const GpusortSortColumn *columns, int n, GpusortBound bound, int processes, int share_columns);
 
 /* Is it a GpuSort that returns shares? */
 extern bool gpusort_plan_is_shares(const Plan *plan);

@@ -22,28 +22,22 @@
 
 #include "aggregate/aggregate.h"
 #include "compat.h"
+#include "node/node.h"
 #include "plan/costs.h"
 #include "plan/plan.h"
 
-/*
- * Do two aggregates sort by the same columns, in whatever collation?  any: these may be expressions, else they are columns of the
- * child.
- */
+/* Does an aggregate sort by columns of the child? */
 static bool
-same_order(const Aggref *a, const Aggref *b, bool any)
+sorts_by_columns(const Aggref *aggref)
 {
-	int			n;
-	int			m;
-	GpusortAggregateColumn *order = gpusort_aggregate_order(a, &n);
-	GpusortAggregateColumn *other = gpusort_aggregate_order(b, &m);
+	GpusortAggregateOrder order = gpusort_aggregate_order(aggref);
 
-	for (int i = 0; i < n && n == m; i++)
+	for (int i = 0; i < order.n; i++)
 	{
-		if (!any && (!IsA(order[i].expr, Var) || ((Var *) order[i].expr)->varattno <= 0))
+		if (!IsA(order.columns[i].expr, Var) || ((Var *) order.columns[i].expr)->varattno <= 0)
 			return false;
-		other[i].collation = order[i].collation;
 	}
-	return n == m && gpusort_aggregate_same_columns(order, other, n);
+	return true;
 }
 
 /* Without groups, no aggregate that sorts has a FILTER: the sort would have all rows for it. */
@@ -68,7 +62,8 @@ common_order(List *aggregates, bool any, bool grouped)
 		first = first == NULL ? aggref : first;
 		shown = gpusort_aggregate_kind(aggref) != GPUSORT_AGGREGATE_COUNT ? aggref : shown;
 		/* an expression may fail for rows that a FILTER leaves out */
-		if (gpusort_aggregate_refuse(aggref) != NULL || !same_order(first, aggref, any && aggref->aggfilter == NULL) ||
+		if (gpusort_aggregate_refuse(aggref) != NULL || !((any && aggref->aggfilter == NULL) || sorts_by_columns(aggref)) ||
+			!gpusort_aggregate_same_order(gpusort_aggregate_order(first), gpusort_aggregate_order(aggref), false) ||
 			(!grouped && aggref->aggfilter != NULL))
 			return NULL;
 		/* a sort of the node's own knows how many rows there are */
@@ -122,16 +117,16 @@ gpusort_plan_presort_saving(PlannerInfo *root, RelOptInfo *rel)
 	return gpusort_plan_query_order(root, rel->rows, false, &saving) != NULL ? saving : 0;
 }
 
-/* Is this column, under its own collation, among the first n ones of a Sort, in whatever direction? */
+/* Is this column, under its own collation, among the first n ones of a sort, in whatever direction? */
 static bool
-is_sorted_by(const Sort *sort, int n, const GpusortAggregateColumn *column)
+is_sorted_by(const GpusortSortColumn *columns, int n, const GpusortAggregateColumn *column)
 {
-	const Var  *var = (const Var *) column->expr;
+	const Var  *var = castNode(Var, column->expr);
 
 	for (int i = 0; i < n; i++)
 	{
-		if (sort->sortColIdx[i] == var->varattno && sort->collations[i] == var->varcollid &&
-			gpusort_aggregate_same_family(sort->sortOperators[i], column->operator))
+		if (columns[i].attno == var->varattno && columns[i].collation == var->varcollid &&
+			gpusort_aggregate_same_family(columns[i].sort_operator, column->operator))
 			return true;
 	}
 	return false;
@@ -141,28 +136,16 @@ is_sorted_by(const Sort *sort, int n, const GpusortAggregateColumn *column)
 static void
 add_order(Sort *sort, int n, const Aggref *aggref)
 {
-	int			more;
-	const GpusortAggregateColumn *columns = gpusort_aggregate_order(aggref, &more);
-	Sort		by = *sort;
+	GpusortAggregateOrder order = gpusort_aggregate_order(aggref);
+	GpusortSortColumn *columns = palloc((n + order.n) * sizeof(GpusortSortColumn));
 
-	sort->sortColIdx = palloc((n + more) * sizeof(AttrNumber));
-	sort->sortOperators = palloc((n + more) * sizeof(Oid));
-	sort->collations = palloc((n + more) * sizeof(Oid));
-	sort->nullsFirst = palloc((n + more) * sizeof(bool));
-	memcpy(sort->sortColIdx, by.sortColIdx, n * sizeof(AttrNumber));
-	memcpy(sort->sortOperators, by.sortOperators, n * sizeof(Oid));
-	memcpy(sort->collations, by.collations, n * sizeof(Oid));
-	memcpy(sort->nullsFirst, by.nullsFirst, n * sizeof(bool));
-	for (int i = 0; i < more; i++)
+	memcpy(columns, gpusort_cost_columns(sort), n * sizeof(GpusortSortColumn));
+	for (int i = 0; i < order.n; i++)
 	{
-		if (is_sorted_by(sort, n, &columns[i]))
-			continue;
-		sort->sortColIdx[n] = castNode(Var, columns[i].expr)->varattno;
-		sort->sortOperators[n] = columns[i].operator;
-		sort->collations[n] = columns[i].collation;
-		sort->nullsFirst[n++] = columns[i].nulls_first;
+		if (!is_sorted_by(columns, n, &order.columns[i]))
+			columns[n++] = gpusort_aggregate_sort_column(&order.columns[i], castNode(Var, order.columns[i].expr)->varattno);
 	}
-	sort->numCols = n;
+	gpusort_plan_sort_by(sort, columns, n);
 }
 
 /* Copies a Gather Merge for a Sort in place of the one below it. */
@@ -186,24 +169,12 @@ static const Sort *
 sort_of_shares(const CustomScan *scan)
 {
 	Sort	   *sort = makeNode(Sort);
-	List	  **order = palloc(4 * sizeof(List *));
-	int			n = list_length(linitial(scan->custom_private));
+	int			n;
+	const GpusortSortColumn *columns = gpusort_node_columns(scan, &n);
 
-	for (int i = 0; i < 4; i++)
-		order[i] = list_nth(scan->custom_private, i);
 	sort->plan = scan->scan.plan;
 	sort->plan.type = T_Sort;
-	sort->sortColIdx = palloc(n * sizeof(AttrNumber));
-	sort->sortOperators = palloc(n * sizeof(Oid));
-	sort->collations = palloc(n * sizeof(Oid));
-	sort->nullsFirst = palloc(n * sizeof(bool));
-	for (sort->numCols = 0; sort->numCols < n; sort->numCols++)
-	{
-		sort->sortColIdx[sort->numCols] = list_nth_int(order[0], sort->numCols);
-		sort->sortOperators[sort->numCols] = list_nth_oid(order[1], sort->numCols);
-		sort->collations[sort->numCols] = list_nth_oid(order[2], sort->numCols);
-		sort->nullsFirst[sort->numCols] = list_nth_int(order[3], sort->numCols);
-	}
+	gpusort_plan_sort_by(sort, columns, n);
 	return sort;
 }
 

@@ -41,12 +41,10 @@
 #include "plan/costs.h"
 #include "plan/plan.h"
 
-/* Makes the plan of a GpuSort that returns shares.  custom_private: its order, and the numbers of shares' columns and of processes */
+/* Makes the plan of a GpuSort that returns shares.  The path's custom_private is the plan's. */
 static Plan *
 plan_shares(PlannerInfo *root, RelOptInfo *rel, CustomPath *path, List *targetlist, List *clauses, List *children)
 {
-	List	   *order = linitial(path->custom_private);
-	List	   *numbers = lsecond(path->custom_private);
 	Plan	   *child = linitial(children);
 	CustomScan *scan = gpusort_plan_scan(child, child, child->targetlist, &gpusort_node_methods);
 
@@ -56,7 +54,7 @@ plan_shares(PlannerInfo *root, RelOptInfo *rel, CustomPath *path, List *targetli
 	scan->scan.plan.qual = scan->scan.plan.initPlan = NIL;
 	outerPlan(scan) = child;
 	innerPlan(scan) = NULL;
-	scan->custom_private = gpusort_plan_private(order, gpusort_unbounded, lsecond_int(numbers), linitial_int(numbers));
+	scan->custom_private = list_copy(path->custom_private);
 	gpusort_plan_mark(scan);
 	return &scan->scan.plan;
 }
@@ -234,18 +232,6 @@ static Path *
 make_shares(PlannerInfo *root, RelOptInfo *rel, Path *partial, double processes, const Sorted *sorted, const GpusortCostInput *input)
 {
 	CustomPath *path = makeNode(CustomPath);
-	AttrNumber *attnos = palloc(sorted->n * sizeof(AttrNumber));
-	Oid		   *operators = palloc(sorted->n * sizeof(Oid));
-	Oid		   *collations = palloc(sorted->n * sizeof(Oid));
-	bool	   *nulls_first = palloc(sorted->n * sizeof(bool));
-
-	for (int i = 0; i < sorted->n; i++)
-	{
-		attnos[i] = sorted->columns[i].attno;
-		operators[i] = sorted->columns[i].sort_operator;
-		collations[i] = sorted->columns[i].collation;
-		nulls_first[i] = sorted->columns[i].nulls_first;
-	}
 
 	path->path.pathtype = T_CustomScan;
 	path->path.parent = rel;
@@ -258,8 +244,8 @@ make_shares(PlannerInfo *root, RelOptInfo *rel, Path *partial, double processes,
 	path->path.pathkeys = sorted->pathkeys;
 	gpusort_path_inherit_disabled(&path->path, partial);
 	path->custom_paths = list_make1(partial);
-	path->custom_private = list_make2(gpusort_plan_order(sorted->n, attnos, operators, collations, nulls_first),
-									  list_make2_int(sorted->shared, partial->parallel_workers + 1));
+	path->custom_private = gpusort_plan_private(sorted->columns, sorted->n, gpusort_unbounded, partial->parallel_workers + 1,
+												sorted->shared);
 	path->methods = &shares_methods;
 	return &path->path;
 }
@@ -306,15 +292,6 @@ rebuild(PlannerInfo *root, RelOptInfo *rel, const Path *path, const Sorted *sort
 	return copy;
 }
 
-/* Are there enough groups for all processes, by the planner's estimate? */
-static bool
-has_groups(PlannerInfo *root, const Sorted *sorted, double rows, double processes)
-{
-	List	   *exprs = list_truncate(list_copy(sorted->exprs), sorted->shared);
-
-	return gpusort_plan_count_groups(root, exprs, rows) >= 2 * processes;
-}
-
 /*
  * Offers the plan of one process in all processes: a partial path of the relation, and a Gather of it.  inner: what the nodes above
  * the GpuSort cost beside the planner's estimate; most: what one process takes, or 0: what the planner's plan takes, with GpuSort's cost.  Is it
@@ -326,14 +303,15 @@ offer_shared(PlannerInfo *root, RelOptInfo *rel, const Path *serial, Path *parti
 	double		rows = sorted->input->rows;
 	double		part = partial->rows / Max(rows, 1);
 	double		processes = 1 / Max(part, 1e-3);
-	GpusortKeyPlan key;
+	List	   *groups = list_truncate(list_copy(sorted->exprs), sorted->shared);
+	GpusortKeyPlan key = gpusort_rowkey_plan(sorted->columns, sorted->n);
 	GpusortCostInput input;
 	Path	   *path;
 
-	key = gpusort_rowkey_plan(sorted->columns, sorted->n);
-	/* one process may gather twice as many rows as another one */
+	/* one process may gather twice as many rows as another one, and each needs groups */
 	if (key.refusal != NULL || !gpusort_plan_feed_pays(rows) ||
-		(!gpusort_force && (!gpusort_cost_fits(2 * rows, partial->pathtarget->width, processes) || !has_groups(root, sorted, rows, processes))))
+		(!gpusort_force && (!gpusort_cost_fits(2 * rows, partial->pathtarget->width, processes) ||
+							gpusort_plan_count_groups(root, groups, rows) < 2 * processes)))
 		return false;
 	input = gpusort_cost_input(rows, partial->pathtarget->width, partial, &key);
 	if (most == 0)
@@ -358,27 +336,18 @@ offer_shared(PlannerInfo *root, RelOptInfo *rel, const Path *serial, Path *parti
 	return path->total_cost < most;
 }
 
-/* Returns the cheapest partial path, if workers can read all that a query's windows need; else NULL. */
-static Path *
-find_partial(const RelOptInfo *input_rel)
-{
-	Path	   *partial = input_rel->partial_pathlist == NIL ? NULL : linitial(input_rel->partial_pathlist);
-
-	return partial != NULL && input_rel->consider_parallel && !isinf(partial->total_cost) && partial->pathtarget->exprs != NIL ?
-		partial : NULL;
-}
-
 void
 gpusort_plan_offer_windows(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *window_rel)
 {
-	Path	   *partial = find_partial(input_rel);
+	Path	   *partial = input_rel->partial_pathlist == NIL ? NULL : linitial(input_rel->partial_pathlist);
 	Path	   *serial = NULL;
 	Sorted		sorted;
 	Sorted		found;
 	ListCell   *lc;
 
 	/* a run condition ends each partition early: then a bound removes rows before they are sorted (groups.c) */
-	if (partial == NULL || gpusort_plan_has_run_condition(root->parse, true) || !are_safe(root))
+	if (partial == NULL || !input_rel->consider_parallel || isinf(partial->total_cost) || partial->pathtarget->exprs == NIL ||
+		gpusort_plan_has_run_condition(root->parse, true) || !are_safe(root))
 		return;
 	foreach(lc, window_rel->pathlist)
 	{
