@@ -243,7 +243,10 @@ offer_groups(PlannerInfo *root, RelOptInfo *input, RelOptInfo *grouped, const Ag
 		return;
 	offer(root, grouped, serial, path, saving);
 	if (!words && partial != NULL)
-		offer(root, grouped, serial, presort(root, grouped, partial, rows, &saving), saving);
+	{
+		path = presort(root, grouped, partial, rows, in_order, &saving);
+		offer(root, grouped, serial, path, saving);
+	}
 }
 
 /* Without groups: will a GpuSort below hand over the values of a column as words, of which different ones are counted? */
