@@ -6,18 +6,9 @@
  * Comparing whole rows would deform two rows for each comparison and compare columns that
  * are known to be equal.  So a group is sorted column by column: by the first column that
  * the words do not decide, then each group of equal values by the next column, and so on.
- * There are four ways to sort a group by a column:
- *
- * 1. A group of at most FEW_ROWS rows is sorted by comparing rows, by all columns.
- *
- * 2. If there are few distinct values, only these are compared (distinct.c).
- *
- * 3. Strings that order by their bytes are sorted like keys, 8 bytes behind their common
- *    prefix at a time, most significant ones first: McIlroy, Bostic and McIlroy, "Engineering
- *    Radix Sort", 1993.  So are strings in small letters, of which distinct ones are not
- *    looked for.
- *
- * 4. If not, all values are compared.
+ * A group of at most FEW_ROWS rows is sorted by comparing rows, by all columns.  If a
+ * larger one has few distinct values, only these are compared (tie_distinct.c).  If not, all
+ * values are.
  *
  * Rows that are equal by all comparators stay in the order of arrival.
  *
@@ -26,7 +17,6 @@
 #include "postgres.h"
 
 #include "miscadmin.h"
-#include "port/pg_bswap.h"
 #include "utils/memutils.h"
 
 #include "base/memory.h"
@@ -37,9 +27,6 @@
 
 /* In a group of fewer rows, distinct values are not looked for. */
 #define MIN_HASH_ROWS	64
-
-/* Rounds of 8 bytes each, at most; strings that still tie are compared. */
-#define MAX_ROUNDS		32
 
 /* Look-ahead of prefetches, in rows */
 #define PREFETCH_AHEAD	12
@@ -82,134 +69,6 @@ compare_values(const void *a, const void *b, void *arg)
 	order = gpusort_rowkey_compare_values(group->stream->rows.key, group->column,
 										  left->value, false, right->value, false);
 	return order != 0 ? order : gpusort_ties_compare_rows(group->stream, left->row, right->row, group->column + 1);
-}
-
-/* qsort_arg comparator of GpusortTiedRows: compares bytes, then the other columns. */
-static int
-compare_bytes(const void *a, const void *b, void *arg)
-{
-	const GpusortTiedGroup *group = arg;
-	const GpusortTiedRow *left = a;
-	const GpusortTiedRow *right = b;
-	int			order;
-
-	CHECK_FOR_INTERRUPTS();
-	order = memcmp(left->bytes, right->bytes, Min(left->length, right->length));
-	if (order == 0)
-		order = left->length < right->length ? -1 : left->length > right->length;
-	if (order == 0)
-		return gpusort_ties_compare_rows(group->stream, left->row, right->row, group->column + 1);
-	return group->descending ? (order < 0 ? 1 : -1) : order;
-}
-
-/* Returns the length of the prefix that all strings share, which is at least skip. */
-static Size
-common_bytes(const GpusortTiedRow *rows, uint64 n, Size skip)
-{
-	Size		common = rows[0].length;
-
-	for (uint64 i = 1; i < n && common > skip; i++)
-	{
-		Size		most = Min(common, rows[i].length);
-
-		CHECK_FOR_INTERRUPTS();
-		if (memcmp(rows[0].bytes + skip, rows[i].bytes + skip, most - skip) == 0)
-		{
-			common = most;
-			continue;
-		}
-		for (common = skip; common < most && rows[0].bytes[common] == rows[i].bytes[common];)
-			common++;
-	}
-	return common;
-}
-
-/* Returns the 8 bytes at place as a number that compares as they do, padded with zeros. */
-static uint64
-word_at(const GpusortTiedRow *row, Size place)
-{
-	Size		left = row->length - place;
-	uint64		word = 0;
-
-	memcpy(&word, row->bytes + place, Min(left, sizeof(word)));
-	return pg_ntoh64(word);
-}
-
-/* Sorts rows by the 8 bytes from skip on, and marks those that still tie. */
-static void
-sort_by_word(GpusortTiedGroup *group, GpusortTiedRow *rows, uint64 n, Size skip)
-{
-	MemoryContext cxt = group->stream->set_cxt;
-	uint64	   *words = gpusort_memory_alloc(cxt, n * sizeof(uint64));
-	uint32	   *order = gpusort_memory_alloc(cxt, n * sizeof(uint32));
-	GpusortTiedRow    *sorted;
-
-	for (uint64 i = 0; i < n; i++)
-	{
-		CHECK_FOR_INTERRUPTS();
-		words[i] = word_at(&rows[i], skip);
-	}
-	gpusort_keyset_order_words(words, n, group->descending, order);
-
-	sorted = gpusort_memory_alloc(cxt, n * sizeof(GpusortTiedRow));
-	for (uint64 i = 0; i < n; i++)
-	{
-		CHECK_FOR_INTERRUPTS();
-		sorted[i] = rows[order[i]];
-		sorted[i].tied = i > 0 && words[order[i]] == words[order[i - 1]];
-	}
-	memcpy(rows, sorted, n * sizeof(GpusortTiedRow));
-	pfree(sorted);
-	pfree(order);
-	pfree(words);
-}
-
-/* Sorts rows by comparing them, with the later columns. */
-static void
-sort_by_comparing(GpusortTiedGroup *group, GpusortTiedRow *rows, uint64 n, qsort_arg_comparator compare)
-{
-	qsort_arg(rows, n, sizeof(GpusortTiedRow), compare, group);
-	for (uint64 i = 0; i < n; i++)
-		rows[i].tied = false;
-}
-
-/*
- * Sorts rows by their bytes, the first skip of which are equal.  round counts the
- * recursion, which is at most MAX_ROUNDS deep.  sort_by_word() frees its memory
- * before the recursion, so that memory does not grow with the rounds; the marks
- * in rows tell the groups.  At last the marks tell which rows have the same
- * bytes, and were not sorted by the later columns.
- */
-static void
-sort_bytes(GpusortTiedGroup *group, GpusortTiedRow *rows, uint64 n, Size skip, int round)
-{
-	if (n <= FEW_ROWS || round == MAX_ROUNDS)
-	{
-		sort_by_comparing(group, rows, n, compare_bytes);
-		return;
-	}
-	skip = common_bytes(rows, n, skip);
-	sort_by_word(group, rows, n, skip);
-
-	for (uint64 begin = 0, end; begin < n; begin = end)
-	{
-		Size		shortest = rows[begin].length;
-		Size		longest = shortest;
-
-		for (end = begin + 1; end < n && rows[end].tied; end++)
-		{
-			CHECK_FOR_INTERRUPTS();
-			shortest = Min(shortest, rows[end].length);
-			longest = Max(longest, rows[end].length);
-		}
-		if (end - begin < 2)
-			continue;
-		if (shortest >= skip + sizeof(uint64))
-			sort_bytes(group, rows + begin, end - begin, skip + sizeof(uint64), round + 1);
-		else if (shortest < longest)
-			sort_by_comparing(group, rows + begin, end - begin, compare_bytes);
-		/* else the word held the rest of these strings, so they are equal */
-	}
 }
 
 /* Expands a compressed or TOASTed value if there is room, and returns it. */
@@ -261,41 +120,6 @@ take_values(GpusortTiedGroup *group, uint32 *order, uint64 n, GpusortTiedRow *ro
 }
 
 /*
- * Changes the rows' values to the bytes that they compare by.  False if one has not
- * been expanded, or there is no room for the bytes.
- */
-static bool
-take_bytes(GpusortTiedGroup *group, GpusortTiedRow *rows, uint64 n)
-{
-	Size		copied = 0;
-	MemoryContext old;
-
-	for (uint64 i = 0; i < n; i++)
-	{
-		CHECK_FOR_INTERRUPTS();
-		if (gpusort_rowkey_remote_bytes(rows[i].value) > 0)
-			return false;
-		copied += gpusort_rowkey_copied_bytes(group->stream->rows.key, group->column, rows[i].value);
-	}
-	if (copied > group->room)
-		return false;
-	group->room -= copied;
-	old = MemoryContextSwitchTo(group->values);
-	for (uint64 i = 0; i < n; i++)
-	{
-		const char *bytes;
-		Size		length;
-
-		CHECK_FOR_INTERRUPTS();
-		gpusort_rowkey_bytes(group->stream->rows.key, group->column, rows[i].value, &bytes, &length);
-		rows[i].bytes = bytes;
-		rows[i].length = length;
-	}
-	MemoryContextSwitchTo(old);
-	return true;
-}
-
-/*
  * Sorts n rows by the group's column, of which none is NULL, and sets order to
  * their row numbers.  Rows that are marked as tied still have to be sorted by the
  * later columns.
@@ -303,20 +127,14 @@ take_bytes(GpusortTiedGroup *group, GpusortTiedRow *rows, uint64 n)
 static void
 sort_values(GpusortTiedGroup *group, GpusortTiedRow *rows, uint64 n, uint32 *order)
 {
-	GpusortColumnOrder by = gpusort_rowkey_order(group->stream->rows.key, group->column);
-
-	if (by.lowered && by.by_bytes && take_bytes(group, rows, n))
-		sort_bytes(group, rows, n, 0, 0);
-	else if (n >= MIN_HASH_ROWS && gpusort_ties_sort_distinct(group, rows, n, order))
+	if (n >= MIN_HASH_ROWS && gpusort_ties_sort_distinct(group, rows, n, order))
 		return;
-	else if (!by.lowered && by.by_bytes && take_bytes(group, rows, n))
-		sort_bytes(group, rows, n, 0, 0);
-	else
-		sort_by_comparing(group, rows, n, compare_values);
+	qsort_arg(rows, n, sizeof(GpusortTiedRow), compare_values, group);
 	for (uint64 i = 0; i < n; i++)
 	{
 		CHECK_FOR_INTERRUPTS();
 		order[i] = rows[i].row;
+		rows[i].tied = false;
 	}
 }
 
@@ -341,7 +159,6 @@ sort_group(GpusortTiedGroup *group, uint32 *order, uint64 n, int column)
 		qsort_arg(order, n, sizeof(uint32), compare_numbers, group);
 		return;
 	}
-	group->descending = gpusort_rowkey_order(stream->rows.key, column).descending;
 	rows = gpusort_memory_alloc(stream->set_cxt, n * sizeof(GpusortTiedRow));
 	count = take_values(group, order, n, rows);
 	nulls = n - count;

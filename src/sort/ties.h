@@ -25,24 +25,10 @@ extern void gpusort_ties_break(GpusortStream *stream, uint32 *order, uint64 rows
 /* A row of a tie group, with its value of the column by which the group is sorted. */
 typedef struct GpusortTiedRow
 {
-	union
-	{
-		Datum		value;		/* points into the row, or to an expanded copy */
-		const char *bytes;		/* the bytes that a string is sorted by */
-	};
+	Datum		value;			/* points into the row, or to an expanded copy */
 	uint32		row;			/* row number in the store */
-	uint32		length:31;		/* number of bytes */
-	uint32		tied:1;			/* while words are sorted: its word equals that of the
-								 * row before it; afterwards: its value does, and the
-								 * later columns have to decide */
+	bool		tied;			/* its value equals that of the row before it, and the later columns have to decide */
 } GpusortTiedRow;
-
-/*
- * Per row: a GpusortTiedRow, a word, the word's place in the order, and a
- * GpusortTie.  Distinct values take less.
- */
-StaticAssertDecl(sizeof(GpusortTiedRow) + sizeof(uint64) + sizeof(uint32) + sizeof(uint8) == GPUSORT_TIE_BYTES,
-				 "memory for breaking ties is counted against the limit");
 
 /* The sort of a tie group by one column. */
 typedef struct GpusortTiedGroup
@@ -52,7 +38,6 @@ typedef struct GpusortTiedGroup
 	Size		room;			/* bytes that may still be expanded into values */
 	int			column;			/* the column of the ORDER BY list, from 0; the rows are
 								 * equal in the columns before it */
-	bool		descending;		/* that column's direction */
 } GpusortTiedGroup;
 
 /*
