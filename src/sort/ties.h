@@ -20,15 +20,7 @@
  */
 extern void gpusort_ties_break(GpusortStream *stream, uint32 *order, uint64 rows, uint8 *known);
 
-/* ---- tie_group.c, tie_distinct.c ---- */
-
-/* A row of a tie group, with its value of the column by which the group is sorted. */
-typedef struct GpusortTiedRow
-{
-	Datum		value;			/* points into the row, or to an expanded copy */
-	uint32		row;			/* row number in the store */
-	bool		tied;			/* its value equals that of the row before it, and the later columns have to decide */
-} GpusortTiedRow;
+/* ---- tie_group.c ---- */
 
 /* The sort of a tie group by one column. */
 typedef struct GpusortTiedGroup
@@ -51,17 +43,6 @@ extern int gpusort_ties_compare_rows(GpusortStream *stream, uint32 a, uint32 b, 
  * the errors of their comparators.
  */
 extern void gpusort_ties_sort_group(GpusortTiedGroup *group, uint32 *order, uint64 n);
-
-/*
- * Sorts n rows, none of which is NULL in the group's column, by that column if it
- * has few distinct values.  Sets order to their row numbers, and tied of row i if
- * the row at order[i] has the same value as the one before it.  Rows with the same
- * value stay in the order in which they came.  Returns false, with order
- * unchanged, if there are too many distinct values.  Raises the errors of the
- * column's comparator.
- */
-extern bool gpusort_ties_sort_distinct(GpusortTiedGroup *group, GpusortTiedRow *rows, uint64 n,
-									   uint32 *order);
 
 /* ---- tie_strings.c ---- */
 
