@@ -3,7 +3,7 @@
  * group_table.c
  *		A hash table of groups: finds their first rows without a sort.
  *
- * A trim (limit.c) needs the first N rows of each group, in any order.  A hash table has them so far, and takes each
+ * A trim (trim.c) needs the first N rows of each group, in any order.  A hash table has them so far, and takes each
  * row once, in the order of arrival, which costs less than a sort and a look at neighbours.  It needs words that
  * decide everything.  Equal rows are taken as they come, as a stable sort takes them.
  *

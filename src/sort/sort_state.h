@@ -4,8 +4,8 @@
  *		What the files of sort/ share.
  *
  * gather.c takes rows and keeps to the limits of memory; form_values.c and form_rows.c say how rows are kept.  trim.c,
- * bound.c, group_trim.c and group_table.c remove rows that no parent fetches.  sort_set.c sorts a key set; ties.c, tie_*.c and
- * verify.c complete its order.  spill_set.c writes it to temporary files.  part.c has the rows of several processes.  return.c and window.c
+ * group_trim.c and group_table.c remove rows that no parent fetches.  set.c sorts a key set, and writes it to temporary files; ties.c, tie_*.c and
+ * verify.c complete its order.  part.c has the rows of several processes.  return.c and window.c
  * return rows.  check_rows.c checks them (gpusort.verify).
  *
  *-------------------------------------------------------------------------
@@ -278,11 +278,10 @@ gpusort_limit_exceeded(const GpusortStream *stream)
 /* ---- memory ---- */
 
 /*
- * Memory that tie-breaking takes for a tied row, in bytes, beside two things: 16
- * bytes that take the place of the scratch memory that gpusort_keyset_memory() has
- * counted, and values that are compressed or stored in a TOAST table.
+ * Memory that tie-breaking takes for a tied row, in bytes: a mark, and its place in its group (cpu/tied.cc).  Values that are
+ * compressed or stored in a TOAST table are counted where they are expanded.
  */
-#define GPUSORT_TIE_BYTES		29
+#define GPUSORT_TIE_BYTES		25
 
 /* If the keys leave columns undecided, counts every row as tied, and else a byte for GpusortSorted.same. */
 static inline Size
@@ -392,7 +391,7 @@ gpusort_values_put(GpusortStream *stream, uint64 word)
 	return ExecStoreVirtualTuple(slot);
 }
 
-/* ---- part.c, shared_sample.c ---- */
+/* ---- part.c ---- */
 
 /* Bytes of a sample in shared memory: 4,096 rows of 64 bytes */
 #define GPUSORT_SAMPLE_BYTES	((Size) 256 * 1024)
@@ -475,7 +474,7 @@ extern void gpusort_parts_input(const GpusortParts *parts, GpusortStreamInput *i
  */
 extern void gpusort_sample_settle(GpusortStream *stream);
 
-/* ---- sort_set.c ---- */
+/* ---- set.c ---- */
 
 /* Begins an empty key set.  Frees the memory of the previous key set, which has been ended. */
 extern void gpusort_set_begin(GpusortStream *stream);
@@ -503,8 +502,6 @@ gpusort_sort_look_ahead(const GpusortSorted *sorted, const GpusortRowStore *stor
 	if (unlikely(i % GPUSORT_ROW_STEP == 0))
 		gpusort_rowstore_look_ahead(store, sorted->block, sorted->count, i, sorted->row_bytes);
 }
-
-/* ---- spill_set.c ---- */
 
 /*
  * Sorts the key set, which has rows, writes it to the temporary file as a spilled run,
@@ -536,8 +533,6 @@ extern void gpusort_limit_count_removed(GpusortStream *stream, const void *key, 
 
 /* For rows: see GpusortForm. */
 extern void gpusort_limit_keep_rows(GpusortStream *stream, const GpusortSorted *sorted, uint64 rows, char *keys);
-
-/* ---- bound.c ---- */
 
 /*
  * The key set has been sorted by words, into one block, and gpusort_limit_exceeded() is true: puts the

@@ -30,7 +30,7 @@
 #include "key/key.h"
 #include "scan/page.h"
 
-/* ---- the order (spec.c) ---- */
+/* ---- the order ---- */
 
 /*
  * The parent can use only the first rows of each group, N of them, by one of these counts.  A group

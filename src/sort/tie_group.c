@@ -6,18 +6,14 @@
  * Comparing whole rows would deform two rows for each comparison and compare columns that
  * are known to be equal.  So a group is sorted column by column: by the first column that
  * the words do not decide, then each group of equal values by the next column, and so on.
- * There are four ways to sort a group by a column:
+ * A group of at most FEW_ROWS rows is sorted by comparing rows, by all columns.  If a
+ * larger one has few distinct values, only these are compared.  If not, all
+ * values are.
  *
- * 1. A group of at most FEW_ROWS rows is sorted by comparing rows, by all columns.
- *
- * 2. If there are few distinct values, only these are compared (distinct.c).
- *
- * 3. Strings that order by their bytes are sorted like keys, 8 bytes behind their common
- *    prefix at a time, most significant ones first: McIlroy, Bostic and McIlroy, "Engineering
- *    Radix Sort", 1993.  So are strings in small letters, of which distinct ones are not
- *    looked for.
- *
- * 4. If not, all values are compared.
+ * A hash table of the values' bytes finds the distinct ones, and the rows are distributed to
+ * them, as counting sort does.  Values with equal bytes are equal
+ * for every type.  The reverse does not hold, for 1.0 and 1.00: such values are found
+ * when the distinct ones have been sorted, and share their rows' places.
  *
  * Rows that are equal by all comparators stay in the order of arrival.
  *
@@ -25,8 +21,8 @@
  */
 #include "postgres.h"
 
+#include "common/hashfn.h"
 #include "miscadmin.h"
-#include "port/pg_bswap.h"
 #include "utils/memutils.h"
 
 #include "base/memory.h"
@@ -38,11 +34,25 @@
 /* In a group of fewer rows, distinct values are not looked for. */
 #define MIN_HASH_ROWS	64
 
-/* Rounds of 8 bytes each, at most; strings that still tie are compared. */
-#define MAX_ROUNDS		32
-
 /* Look-ahead of prefetches, in rows */
 #define PREFETCH_AHEAD	12
+
+/*
+ * At most 1/FEW_PART of the rows may begin a new value.  The first rows are not
+ * judged, because a thousand distinct values would look many there: 1/EARLY_PART
+ * of the rows, but at least EARLY_ROWS.
+ */
+#define FEW_PART		8
+#define EARLY_PART		16
+#define EARLY_ROWS		256
+
+/* A row of a tie group, with its value of the column by which the group is sorted. */
+typedef struct TiedRow
+{
+	Datum		value;			/* points into the row, or to an expanded copy */
+	uint32		row;			/* row number in the store */
+	bool		tied;			/* its value equals that of the row before it, and the later columns have to decide */
+} TiedRow;
 
 int
 gpusort_ties_compare_rows(GpusortStream *stream, uint32 a, uint32 b, int column)
@@ -69,13 +79,13 @@ compare_numbers(const void *a, const void *b, void *arg)
 	return gpusort_ties_compare_rows(group->stream, *(const uint32 *) a, *(const uint32 *) b, group->column);
 }
 
-/* qsort_arg comparator of GpusortTiedRows: compares values, then the other columns. */
+/* qsort_arg comparator of TiedRows: compares values, then the other columns. */
 static int
 compare_values(const void *a, const void *b, void *arg)
 {
 	const GpusortTiedGroup *group = arg;
-	const GpusortTiedRow *left = a;
-	const GpusortTiedRow *right = b;
+	const TiedRow *left = a;
+	const TiedRow *right = b;
 	int			order;
 
 	CHECK_FOR_INTERRUPTS();
@@ -84,133 +94,192 @@ compare_values(const void *a, const void *b, void *arg)
 	return order != 0 ? order : gpusort_ties_compare_rows(group->stream, left->row, right->row, group->column + 1);
 }
 
-/* qsort_arg comparator of GpusortTiedRows: compares bytes, then the other columns. */
+/* ---- few distinct values ---- */
+
+/* The bytes of a value */
+typedef struct ValueBytes
+{
+	const char *bytes;
+	uint32		length:31;
+	uint32		remote:1;		/* they are those of a compressed or TOASTed value */
+} ValueBytes;
+
+/* A distinct value in the hash table */
+typedef struct HashedValue
+{
+	ValueBytes	image;
+	uint32		hash;
+	uint32		number;			/* values are numbered in the order of arrival */
+	char		status;			/* simplehash.h's */
+} HashedValue;
+
+#define SH_PREFIX				values
+#define SH_ELEMENT_TYPE			HashedValue
+#define SH_KEY_TYPE				ValueBytes
+#define SH_KEY					image
+#define SH_HASH_KEY(table, key)	hash_bytes((const unsigned char *) (key).bytes, (key).length)
+#define SH_EQUAL(table, a, b)	((a).length == (b).length && (a).remote == (b).remote && \
+								 memcmp((a).bytes, (b).bytes, (a).length) == 0)
+#define SH_STORE_HASH
+#define SH_GET_HASH(table, a)	((a)->hash)
+#define SH_SCOPE				static inline
+#define SH_DECLARE
+#define SH_DEFINE
+#include "lib/simplehash.h"
+
+/* A distinct value when they are sorted */
+typedef struct DistinctValue
+{
+	Datum		value;
+	uint32		number;
+	uint32		rows;			/* how many have it; later the place of the next one */
+} DistinctValue;
+
+/* qsort_arg comparator of DistinctValues */
 static int
-compare_bytes(const void *a, const void *b, void *arg)
+compare_distinct(const void *a, const void *b, void *arg)
 {
 	const GpusortTiedGroup *group = arg;
-	const GpusortTiedRow *left = a;
-	const GpusortTiedRow *right = b;
-	int			order;
 
 	CHECK_FOR_INTERRUPTS();
-	order = memcmp(left->bytes, right->bytes, Min(left->length, right->length));
-	if (order == 0)
-		order = left->length < right->length ? -1 : left->length > right->length;
-	if (order == 0)
-		return gpusort_ties_compare_rows(group->stream, left->row, right->row, group->column + 1);
-	return group->descending ? (order < 0 ? 1 : -1) : order;
+	return gpusort_rowkey_compare_values(group->stream->rows.key, group->column,
+										 ((const DistinctValue *) a)->value, false,
+										 ((const DistinctValue *) b)->value, false);
 }
 
-/* Returns the length of the prefix that all strings share, which is at least skip. */
-static Size
-common_bytes(const GpusortTiedRow *rows, uint64 n, Size skip)
+/* The bytes of a row's value; value types point into the row itself. */
+static inline ValueBytes
+image_of(const TiedRow *row, int length, bool by_value)
 {
-	Size		common = rows[0].length;
+	ValueBytes	image = {(const char *) &row->value, sizeof(Datum), false};
 
-	for (uint64 i = 1; i < n && common > skip; i++)
+	if (by_value)
+		return image;
+	image.bytes = DatumGetPointer(row->value);
+	if (length > 0)
+		image.length = length;
+	else if (VARATT_IS_COMPRESSED(image.bytes) || VARATT_IS_EXTERNAL(image.bytes))
 	{
-		Size		most = Min(common, rows[i].length);
-
-		CHECK_FOR_INTERRUPTS();
-		if (memcmp(rows[0].bytes + skip, rows[i].bytes + skip, most - skip) == 0)
-		{
-			common = most;
-			continue;
-		}
-		for (common = skip; common < most && rows[0].bytes[common] == rows[i].bytes[common];)
-			common++;
+		image.length = VARSIZE_ANY(image.bytes);
+		image.remote = true;
 	}
-	return common;
-}
-
-/* Returns the 8 bytes at place as a number that compares as they do, padded with zeros. */
-static uint64
-word_at(const GpusortTiedRow *row, Size place)
-{
-	Size		left = row->length - place;
-	uint64		word = 0;
-
-	memcpy(&word, row->bytes + place, Min(left, sizeof(word)));
-	return pg_ntoh64(word);
-}
-
-/* Sorts rows by the 8 bytes from skip on, and marks those that still tie. */
-static void
-sort_by_word(GpusortTiedGroup *group, GpusortTiedRow *rows, uint64 n, Size skip)
-{
-	MemoryContext cxt = group->stream->set_cxt;
-	uint64	   *words = gpusort_memory_alloc(cxt, n * sizeof(uint64));
-	uint32	   *order = gpusort_memory_alloc(cxt, n * sizeof(uint32));
-	GpusortTiedRow    *sorted;
-
-	for (uint64 i = 0; i < n; i++)
+	else
 	{
-		CHECK_FOR_INTERRUPTS();
-		words[i] = word_at(&rows[i], skip);
+		image.length = VARSIZE_ANY_EXHDR(image.bytes);
+		image.bytes = VARDATA_ANY(image.bytes);
 	}
-	gpusort_keyset_order_words(words, n, group->descending, order);
-
-	sorted = gpusort_memory_alloc(cxt, n * sizeof(GpusortTiedRow));
-	for (uint64 i = 0; i < n; i++)
-	{
-		CHECK_FOR_INTERRUPTS();
-		sorted[i] = rows[order[i]];
-		sorted[i].tied = i > 0 && words[order[i]] == words[order[i - 1]];
-	}
-	memcpy(rows, sorted, n * sizeof(GpusortTiedRow));
-	pfree(sorted);
-	pfree(order);
-	pfree(words);
-}
-
-/* Sorts rows by comparing them, with the later columns. */
-static void
-sort_by_comparing(GpusortTiedGroup *group, GpusortTiedRow *rows, uint64 n, qsort_arg_comparator compare)
-{
-	qsort_arg(rows, n, sizeof(GpusortTiedRow), compare, group);
-	for (uint64 i = 0; i < n; i++)
-		rows[i].tied = false;
+	return image;
 }
 
 /*
- * Sorts rows by their bytes, the first skip of which are equal.  round counts the
- * recursion, which is at most MAX_ROUNDS deep.  sort_by_word() frees its memory
- * before the recursion, so that memory does not grow with the rounds; the marks
- * in rows tell the groups.  At last the marks tell which rows have the same
- * bytes, and were not sorted by the later columns.
+ * Numbers the rows' values, and fills in *values, which is allocated.  Returns the
+ * number of distinct values, or 0 if there are too many.
  */
-static void
-sort_bytes(GpusortTiedGroup *group, GpusortTiedRow *rows, uint64 n, Size skip, int round)
+static uint32
+number_values(GpusortTiedGroup *group, const TiedRow *rows, uint64 n,
+			  uint32 *numbers, DistinctValue **values)
 {
-	if (n <= FEW_ROWS || round == MAX_ROUNDS)
-	{
-		sort_by_comparing(group, rows, n, compare_bytes);
-		return;
-	}
-	skip = common_bytes(rows, n, skip);
-	sort_by_word(group, rows, n, skip);
+	GpusortStream *stream = group->stream;
+	TupleDesc	desc = stream->left->tts_tupleDescriptor;
+	int			attribute = stream->spec.attnos[group->column] - 1;
+	int			length = GPUSORT_ATTRIBUTE(desc, attribute)->attlen;
+	bool		by_value = GPUSORT_ATTRIBUTE(desc, attribute)->attbyval;
+	uint32		max = EARLY_ROWS;
+	uint32		count = 0;
+	values_hash *table;
 
-	for (uint64 begin = 0, end; begin < n; begin = end)
+	*values = NULL;
+	if (length < -1)
+		return 0;
+	table = values_create(stream->set_cxt, EARLY_ROWS, NULL);
+	*values = MemoryContextAlloc(stream->set_cxt, max * sizeof(DistinctValue));
+	for (uint64 i = 0; i < n; i++)
 	{
-		Size		shortest = rows[begin].length;
-		Size		longest = shortest;
+		HashedValue *value;
+		bool		found;
 
-		for (end = begin + 1; end < n && rows[end].tied; end++)
+		CHECK_FOR_INTERRUPTS();
+		value = values_insert(table, image_of(&rows[i], length, by_value), &found);
+		if (!found)
 		{
-			CHECK_FOR_INTERRUPTS();
-			shortest = Min(shortest, rows[end].length);
-			longest = Max(longest, rows[end].length);
+			if (i >= Max(n / EARLY_PART, EARLY_ROWS) && count > i / FEW_PART)
+			{
+				count = 0;
+				break;
+			}
+			if (count == max)
+			{
+				max *= 2;
+				*values = repalloc_huge(*values, max * sizeof(DistinctValue));
+			}
+			value->number = count++;
+			(*values)[value->number] = (DistinctValue) {rows[i].value, value->number, 0};
 		}
-		if (end - begin < 2)
-			continue;
-		if (shortest >= skip + sizeof(uint64))
-			sort_bytes(group, rows + begin, end - begin, skip + sizeof(uint64), round + 1);
-		else if (shortest < longest)
-			sort_by_comparing(group, rows + begin, end - begin, compare_bytes);
-		/* else the word held the rest of these strings, so they are equal */
+		numbers[i] = value->number;
+		(*values)[value->number].rows++;
 	}
+	values_destroy(table);
+	if (count == 0)
+		pfree(*values);
+	return count;
 }
+
+/*
+ * Sorts n rows, none of which is NULL in the group's column, by that column if it
+ * has few distinct values.  Sets order to their row numbers, and tied of row i if
+ * the row at order[i] has the same value as the one before it.  Rows with the same
+ * value stay in the order in which they came.  Returns false, with order
+ * unchanged, if there are too many distinct values.  Raises the errors of the
+ * column's comparator.
+ */
+static bool
+sort_distinct(GpusortTiedGroup *group, TiedRow *rows, uint64 n, uint32 *order)
+{
+	MemoryContext cxt = group->stream->set_cxt;
+	uint32	   *numbers = gpusort_memory_alloc(cxt, n * sizeof(uint32));
+	DistinctValue *values;
+	uint32		count = number_values(group, rows, n, numbers, &values);
+	uint32	   *counting;		/* by number of value: the value that counts its places */
+	uint32		place = 0;
+
+	if (count == 0)
+	{
+		pfree(numbers);
+		return false;
+	}
+	qsort_arg(values, count, sizeof(DistinctValue), compare_distinct, group);
+	counting = MemoryContextAllocHuge(cxt, count * sizeof(uint32));
+	for (uint64 i = 0; i < n; i++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		rows[i].tied = true;
+	}
+	/* equal values share the places of the first of them */
+	for (uint32 i = 0, first = 0; i < count; i++)
+	{
+		uint32		size = values[i].rows;
+
+		if (i == 0 || compare_distinct(&values[i - 1], &values[i], group) != 0)
+		{
+			first = i;
+			values[i].rows = place;
+			rows[place].tied = false;
+		}
+		counting[values[i].number] = first;
+		place += size;
+	}
+	for (uint64 i = 0; i < n; i++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		order[values[counting[numbers[i]]].rows++] = rows[i].row;
+	}
+	pfree(counting);
+	pfree(values);
+	pfree(numbers);
+	return true;
+}
+
+/* ---- a group ---- */
 
 /* Expands a compressed or TOASTed value if there is room, and returns it. */
 static Datum
@@ -234,7 +303,7 @@ expand(GpusortTiedGroup *group, Datum value)
  * order.  Returns the number of rows filled in.
  */
 static uint64
-take_values(GpusortTiedGroup *group, uint32 *order, uint64 n, GpusortTiedRow *rows)
+take_values(GpusortTiedGroup *group, uint32 *order, uint64 n, TiedRow *rows)
 {
 	GpusortStream *stream = group->stream;
 	int			attno = stream->spec.attnos[group->column];
@@ -243,7 +312,7 @@ take_values(GpusortTiedGroup *group, uint32 *order, uint64 n, GpusortTiedRow *ro
 
 	for (uint64 i = 0; i < n; i++)
 	{
-		GpusortTiedRow *row = &rows[i - nulls];
+		TiedRow *row = &rows[i - nulls];
 		bool		isnull;
 
 		CHECK_FOR_INTERRUPTS();
@@ -261,62 +330,21 @@ take_values(GpusortTiedGroup *group, uint32 *order, uint64 n, GpusortTiedRow *ro
 }
 
 /*
- * Changes the rows' values to the bytes that they compare by.  False if one has not
- * been expanded, or there is no room for the bytes.
- */
-static bool
-take_bytes(GpusortTiedGroup *group, GpusortTiedRow *rows, uint64 n)
-{
-	Size		copied = 0;
-	MemoryContext old;
-
-	for (uint64 i = 0; i < n; i++)
-	{
-		CHECK_FOR_INTERRUPTS();
-		if (gpusort_rowkey_remote_bytes(rows[i].value) > 0)
-			return false;
-		copied += gpusort_rowkey_copied_bytes(group->stream->rows.key, group->column, rows[i].value);
-	}
-	if (copied > group->room)
-		return false;
-	group->room -= copied;
-	old = MemoryContextSwitchTo(group->values);
-	for (uint64 i = 0; i < n; i++)
-	{
-		const char *bytes;
-		Size		length;
-
-		CHECK_FOR_INTERRUPTS();
-		gpusort_rowkey_bytes(group->stream->rows.key, group->column, rows[i].value, &bytes, &length);
-		rows[i].bytes = bytes;
-		rows[i].length = length;
-	}
-	MemoryContextSwitchTo(old);
-	return true;
-}
-
-/*
  * Sorts n rows by the group's column, of which none is NULL, and sets order to
  * their row numbers.  Rows that are marked as tied still have to be sorted by the
  * later columns.
  */
 static void
-sort_values(GpusortTiedGroup *group, GpusortTiedRow *rows, uint64 n, uint32 *order)
+sort_values(GpusortTiedGroup *group, TiedRow *rows, uint64 n, uint32 *order)
 {
-	GpusortColumnOrder by = gpusort_rowkey_order(group->stream->rows.key, group->column);
-
-	if (by.lowered && by.by_bytes && take_bytes(group, rows, n))
-		sort_bytes(group, rows, n, 0, 0);
-	else if (n >= MIN_HASH_ROWS && gpusort_ties_sort_distinct(group, rows, n, order))
+	if (n >= MIN_HASH_ROWS && sort_distinct(group, rows, n, order))
 		return;
-	else if (!by.lowered && by.by_bytes && take_bytes(group, rows, n))
-		sort_bytes(group, rows, n, 0, 0);
-	else
-		sort_by_comparing(group, rows, n, compare_values);
+	qsort_arg(rows, n, sizeof(TiedRow), compare_values, group);
 	for (uint64 i = 0; i < n; i++)
 	{
 		CHECK_FOR_INTERRUPTS();
 		order[i] = rows[i].row;
+		rows[i].tied = false;
 	}
 }
 
@@ -326,7 +354,7 @@ sort_group(GpusortTiedGroup *group, uint32 *order, uint64 n, int column)
 {
 	GpusortStream *stream = group->stream;
 	bool		last = column + 1 == stream->spec.ncolumns;
-	GpusortTiedRow *rows;
+	TiedRow *rows;
 	uint64		count;
 	uint64		nulls;
 	uint32	   *values = order;
@@ -341,8 +369,7 @@ sort_group(GpusortTiedGroup *group, uint32 *order, uint64 n, int column)
 		qsort_arg(order, n, sizeof(uint32), compare_numbers, group);
 		return;
 	}
-	group->descending = gpusort_rowkey_order(stream->rows.key, column).descending;
-	rows = gpusort_memory_alloc(stream->set_cxt, n * sizeof(GpusortTiedRow));
+	rows = gpusort_memory_alloc(stream->set_cxt, n * sizeof(TiedRow));
 	count = take_values(group, order, n, rows);
 	nulls = n - count;
 	if (stream->spec.nulls_first[column])

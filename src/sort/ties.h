@@ -20,29 +20,7 @@
  */
 extern void gpusort_ties_break(GpusortStream *stream, uint32 *order, uint64 rows, uint8 *known);
 
-/* ---- tie_group.c, tie_distinct.c ---- */
-
-/* A row of a tie group, with its value of the column by which the group is sorted. */
-typedef struct GpusortTiedRow
-{
-	union
-	{
-		Datum		value;		/* points into the row, or to an expanded copy */
-		const char *bytes;		/* the bytes that a string is sorted by */
-	};
-	uint32		row;			/* row number in the store */
-	uint32		length:31;		/* number of bytes */
-	uint32		tied:1;			/* while words are sorted: its word equals that of the
-								 * row before it; afterwards: its value does, and the
-								 * later columns have to decide */
-} GpusortTiedRow;
-
-/*
- * Per row: a GpusortTiedRow, a word, the word's place in the order, and a
- * GpusortTie.  Distinct values take less.
- */
-StaticAssertDecl(sizeof(GpusortTiedRow) + sizeof(uint64) + sizeof(uint32) + sizeof(uint8) == GPUSORT_TIE_BYTES,
-				 "memory for breaking ties is counted against the limit");
+/* ---- tie_group.c ---- */
 
 /* The sort of a tie group by one column. */
 typedef struct GpusortTiedGroup
@@ -52,7 +30,6 @@ typedef struct GpusortTiedGroup
 	Size		room;			/* bytes that may still be expanded into values */
 	int			column;			/* the column of the ORDER BY list, from 0; the rows are
 								 * equal in the columns before it */
-	bool		descending;		/* that column's direction */
 } GpusortTiedGroup;
 
 /*
@@ -66,17 +43,6 @@ extern int gpusort_ties_compare_rows(GpusortStream *stream, uint32 a, uint32 b, 
  * the errors of their comparators.
  */
 extern void gpusort_ties_sort_group(GpusortTiedGroup *group, uint32 *order, uint64 n);
-
-/*
- * Sorts n rows, none of which is NULL in the group's column, by that column if it
- * has few distinct values.  Sets order to their row numbers, and tied of row i if
- * the row at order[i] has the same value as the one before it.  Rows with the same
- * value stay in the order in which they came.  Returns false, with order
- * unchanged, if there are too many distinct values.  Raises the errors of the
- * column's comparator.
- */
-extern bool gpusort_ties_sort_distinct(GpusortTiedGroup *group, GpusortTiedRow *rows, uint64 n,
-									   uint32 *order);
 
 /* ---- tie_strings.c ---- */
 
@@ -112,12 +78,5 @@ extern bool gpusort_strings_read(const GpusortStrings *strings, uint32 row, Gpus
  * right.
  */
 extern void gpusort_verify_order(GpusortStream *stream, uint32 *order, uint64 rows);
-
-/*
- * Compares rows that have the same deciding words with the first of them, as far as
- * threads can: by strings under libc.  Sets verdicts, which has room for all rows, to
- * GpusortCollateVerdicts.
- */
-extern void gpusort_verify_with_first(GpusortStream *stream, uint32 *order, uint64 rows, uint8 *verdicts);
 
 #endif							/* GPUSORT_SORT_TIES_H */
