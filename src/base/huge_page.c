@@ -7,7 +7,7 @@
  * than small ones, but not on a virtual machine that has given its free memory back to the
  * host, and the kernel does not tell in advance.  So gpusort_huge_pages_ask() touches the
  * first huge page of a buffer.  If that takes longer than 4 kB pages would, the rest of the
- * buffer gets 4 kB pages, and so do other buffers for the next REMEMBERED_NS.
+ * buffer gets 4 kB pages, and so does all other memory for the next REMEMBERED_NS.
  *
  * Files in memory have huge pages only if the administrator has set so, and mostly they are
  * set to "never".  From Linux 6.1 on, MADV_COLLAPSE makes them all the same.
@@ -22,14 +22,11 @@
 
 #include "base/clock.h"
 
-/* Huge pages are slow if touching one takes longer than this: 1 ms. */
+/* Huge pages are slow if one takes longer than this: 1 ms. */
 #define SLOW_NS			UINT64_C(1000000)
 
 /* After a slow huge page, no huge pages are asked for during this time: 0.5 s. */
 #define REMEMBERED_NS	UINT64_C(500000000)
-
-/* Huge pages that are made by one call, between two looks at the clock */
-#define COLLAPSE_PAGES	8
 
 /* Systems other than Linux have no such pages: size_is_known() is false there. */
 #ifndef MADV_HUGEPAGE
@@ -57,22 +54,37 @@ size_is_known(void)
 	return MADV_HUGEPAGE != 0 && page * (page / 8) == GPUSORT_HUGE_PAGE;
 }
 
+/* Were huge pages slow lately?  *now: the time */
+static bool
+were_slow(uint64_t *now)
+{
+	*now = gpusort_clock_ns();
+	return *now < __atomic_load_n(&slow_until, __ATOMIC_RELAXED);
+}
+
+/* Notes that huge pages have been made since then.  Returns whether they were fast. */
+static bool
+note_speed(size_t pages, uint64_t begun)
+{
+	uint64_t	done = gpusort_clock_ns();
+
+	if (done - begun <= pages * SLOW_NS)
+		return true;
+	__atomic_store_n(&slow_until, done + REMEMBERED_NS, __ATOMIC_RELAXED);
+	return false;
+}
+
 /* Touches a huge page, unless they were slow lately.  Returns whether it was fast. */
 static bool
 touch_is_fast(char *page)
 {
-	uint64_t	begun = gpusort_clock_ns();
-	uint64_t	done;
+	uint64_t	begun;
 
-	if (begun < __atomic_load_n(&slow_until, __ATOMIC_RELAXED))
+	if (were_slow(&begun))
 		return false;
 	(void) madvise(page, GPUSORT_HUGE_PAGE, MADV_HUGEPAGE);
 	*(volatile char *) page = 0;
-	done = gpusort_clock_ns();
-	if (done - begun <= SLOW_NS)
-		return true;
-	__atomic_store_n(&slow_until, done + REMEMBERED_NS, __ATOMIC_RELAXED);
-	return false;
+	return note_speed(1, begun);
 }
 
 void
@@ -88,25 +100,15 @@ gpusort_huge_pages_ask(void *mem, size_t bytes)
 }
 
 bool
-gpusort_huge_pages_collapse(void *mem, size_t bytes, int64_t *ns)
+gpusort_huge_pages_collapse(void *mem, size_t bytes)
 {
-	/* MADV_COLLAPSE of a part that has no whole huge page may report success */
-	if (!size_is_known())
-		return false;
-	for (size_t done = 0; done < bytes;)
-	{
-		size_t		left = (bytes - done) / GPUSORT_HUGE_PAGE;
-		size_t		pages = left < COLLAPSE_PAGES ? left : COLLAPSE_PAGES;
-		uint64_t	begun = gpusort_clock_ns();
-		int			failed;
+	uint64_t	begun;
+	bool		made;
 
-		if (*ns <= 0)
-			return false;
-		failed = madvise((char *) mem + done, pages * GPUSORT_HUGE_PAGE, MADV_COLLAPSE);
-		*ns -= (int64_t) (gpusort_clock_ns() - begun);
-		if (failed)
-			return false;
-		done += pages * GPUSORT_HUGE_PAGE;
-	}
-	return true;
+	/* MADV_COLLAPSE of a part that has no whole huge page may report success */
+	if (!size_is_known() || were_slow(&begun))
+		return false;
+	made = madvise(mem, bytes, MADV_COLLAPSE) == 0;
+	(void) note_speed(bytes / GPUSORT_HUGE_PAGE, begun);
+	return made;
 }

@@ -21,18 +21,7 @@
 #include <sys/mman.h>
 #include <time.h>
 
-#include "base/clock.h"
 #include "base/thread.h"
-
-/*
- * Mostly a huge page takes less than FAST_HUGE_NS nanoseconds, and saves more.  But on a virtual machine that
- * had given its memory back to the host it takes 5 ms, and pays only in the session's next queries.  Then a process
- * may spend FIRST_HUGE_NS on huge pages, and a HUGE_PART'th of the time since it began.
- */
-#define FAST_HUGE_NS	1000000
-#define FIRST_HUGE_NS	2000000
-#define HUGE_PART		8
-#define STEP_HUGE_NS	20000000
 
 /* Signals have to wait for a step to end, and a call for one at most, or this long for the thread: 10 ms. */
 #define STEP_BYTES		(8 * GPUSORT_HUGE_PAGE)
@@ -44,7 +33,6 @@ gpusort_page_maker_begin(GpusortPageMaker *maker, int fd, char *mem, size_t made
 	*maker = (GpusortPageMaker) {
 		.fd = fd,
 		.mem = mem,
-		.begun = gpusort_clock_ns(),
 		.made = made,
 	};
 }
@@ -69,23 +57,13 @@ allocate(int fd, size_t begin, size_t bytes)
 static bool
 make_pages(GpusortPageMaker *maker, size_t begin, size_t end)
 {
-	int64_t		allowed = FIRST_HUGE_NS + (int64_t) (gpusort_clock_ns() - maker->begun) / HUGE_PART - maker->spent;
-	int64_t		left;
-	bool		done;
-
 	/* a huge page takes the place of one page at least */
 	for (size_t page = begin; page < end; page += GPUSORT_HUGE_PAGE)
 	{
 		if (!allocate(maker->fd, page, 1))
 			return false;
 	}
-	if (maker->fast || allowed > STEP_HUGE_NS)
-		allowed = STEP_HUGE_NS;
-	left = allowed;
-	done = gpusort_huge_pages_collapse(maker->mem + begin, end - begin, &left);
-	maker->spent += allowed - left;
-	maker->fast = done && allowed - left <= (int64_t) ((end - begin) / GPUSORT_HUGE_PAGE) * FAST_HUGE_NS;
-	if (done)
+	if (gpusort_huge_pages_collapse(maker->mem + begin, end - begin))
 		return true;
 	if (!allocate(maker->fd, begin, end - begin))
 		return false;
