@@ -20,7 +20,7 @@ extern "C"
 {
 #endif
 
-/* ---- huge_page.c ---- */
+/* ---- huge pages ---- */
 
 /*
  * Bytes of a huge page of x86-64, and of arm64 with pages of 4 kB.  Larger ones are too much
@@ -41,7 +41,7 @@ extern void gpusort_huge_pages_ask(void *mem, size_t bytes);
  */
 extern bool gpusort_huge_pages_collapse(void *mem, size_t bytes);
 
-/* ---- large_memory.c ---- */
+/* ---- large buffers ---- */
 
 /*
  * Touching memory for the first time can be most of the cost of a sort.  free() returns
@@ -115,9 +115,9 @@ extern int	gpusort_large_kept_shared(void);
 /* Unmaps all kept buffers, for work that goes on with other memory. */
 extern void gpusort_large_give_back(void);
 
-/* ---- page_maker.c ---- */
+/* ---- the pages of a file ---- */
 
-/* Its fields are page_maker.c's own.  One thread at a time calls the functions for a maker. */
+/* Its fields are pages.c's own.  One thread at a time calls the functions for a maker. */
 typedef struct GpusortPageMaker
 {
 	int			fd;

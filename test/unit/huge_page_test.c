@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * huge_page_test.c
- *		Tests base/huge_page.c with pages of sizes that this machine's kernel does not have.
+ *		Tests base/pages.c with pages of sizes that this machine's kernel does not have.
  *
  * sysconf() and madvise() are the test's own.
  *

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
- * large_memory.c
- *		Large buffers from mmap(), which a session keeps for its next sort.
+ * pages.c
+ *		Mappings: huge pages, what a session keeps, and the pages of files.
  *
  * A session may be idle for days, and an error cancels PostgreSQL's timeouts, so a thread
  * unmaps the kept buffers.  It exists while at least one is kept, mostly sleeps, and calls
@@ -15,12 +15,119 @@
 #include "base/pages.h"
 
 #include <fcntl.h>
-#include <stdint.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/thread.h"
+
+/* ----------------------------------------------------------------
+ *		Huge pages, if they are fast
+ *
+ * Touching a new buffer costs more than sorting it.  Huge pages are several times faster
+ * than small ones, but not on a virtual machine that has given its free memory back to the
+ * host, and the kernel does not tell in advance.  So gpusort_huge_pages_ask() touches the
+ * first huge page of a buffer.  If that takes longer than 4 kB pages would, the rest of the
+ * buffer gets 4 kB pages, and so does all other memory for the next REMEMBERED_NS.
+ *
+ * Files in memory have huge pages only if the administrator has set so, and mostly they are
+ * set to "never".  From Linux 6.1 on, MADV_COLLAPSE makes them all the same.
+ * ----------------------------------------------------------------
+ */
+
+/* Huge pages are slow if one takes longer than this: 1 ms. */
+#define SLOW_NS			UINT64_C(1000000)
+
+/* After a slow huge page, no huge pages are asked for during this time: 0.5 s. */
+#define REMEMBERED_NS	UINT64_C(500000000)
+
+/* Systems other than Linux have no such pages: size_is_known() is false there. */
+#ifndef MADV_HUGEPAGE
+#define MADV_HUGEPAGE	0
+#define MADV_NOHUGEPAGE	0
+#endif
+
+/* The C library of Linux 6.1's time does not know it yet. */
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE	25
+#endif
+
+/*
+ * Huge pages are asked for again from this time on: nanoseconds of the monotonic
+ * clock; 0: no huge page was slow yet.  All threads use it atomically.
+ */
+static uint64_t slow_until = 0;
+
+/* Have huge pages GPUSORT_HUGE_PAGE bytes?  A page table has room for an eighth of a page's bytes. */
+static bool
+size_is_known(void)
+{
+	size_t		page = (size_t) sysconf(_SC_PAGESIZE);
+
+	return MADV_HUGEPAGE != 0 && page * (page / 8) == GPUSORT_HUGE_PAGE;
+}
+
+/* Were huge pages slow lately?  *now: the time */
+static bool
+were_slow(uint64_t *now)
+{
+	*now = gpusort_clock_ns();
+	return *now < __atomic_load_n(&slow_until, __ATOMIC_RELAXED);
+}
+
+/* Notes that huge pages have been made since then.  Returns whether they were fast. */
+static bool
+note_speed(size_t pages, uint64_t begun)
+{
+	uint64_t	done = gpusort_clock_ns();
+
+	if (done - begun <= pages * SLOW_NS)
+		return true;
+	__atomic_store_n(&slow_until, done + REMEMBERED_NS, __ATOMIC_RELAXED);
+	return false;
+}
+
+/* Touches a huge page, unless they were slow lately.  Returns whether it was fast. */
+static bool
+touch_is_fast(char *page)
+{
+	uint64_t	begun;
+
+	if (were_slow(&begun))
+		return false;
+	(void) madvise(page, GPUSORT_HUGE_PAGE, MADV_HUGEPAGE);
+	*(volatile char *) page = 0;
+	return note_speed(1, begun);
+}
+
+void
+gpusort_huge_pages_ask(void *mem, size_t bytes)
+{
+	uintptr_t	begin = ((uintptr_t) mem + GPUSORT_HUGE_PAGE - 1) & ~(GPUSORT_HUGE_PAGE - 1);
+	uintptr_t	end = ((uintptr_t) mem + bytes) & ~(GPUSORT_HUGE_PAGE - 1);
+
+	/* madvise() is a hint: if the kernel does not follow it, only time is lost */
+	if (begin < end && size_is_known())
+		(void) madvise((void *) begin, end - begin,
+					   touch_is_fast((char *) begin) ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+}
+
+bool
+gpusort_huge_pages_collapse(void *mem, size_t bytes)
+{
+	uint64_t	begun;
+	bool		made;
+
+	/* MADV_COLLAPSE of a part that has no whole huge page may report success */
+	if (!size_is_known() || were_slow(&begun))
+		return false;
+	made = madvise(mem, bytes, MADV_COLLAPSE) == 0;
+	(void) note_speed(bytes / GPUSORT_HUGE_PAGE, begun);
+	return made;
+}
+
+/* ---- large buffers ---- */
 
 #ifndef __has_feature
 #define __has_feature(feature) 0
@@ -367,4 +474,172 @@ void
 gpusort_large_unshare(const GpusortSharedBuffer *buffer)
 {
 	put((KeptBuffer) {.mem = buffer->mem, .size = buffer->bytes, .fd = buffer->fd});
+}
+
+/* ----------------------------------------------------------------
+ *		The pages of a file in memory
+ *
+ * Pages are made by few system calls for many of them.  That takes less time
+ * than a fault for each page, and reports a lack of memory; a fault would end the process.
+ *
+ * Still it takes 0.2 s a GB, as long as to gather 10 million rows.  So a session can have a thread
+ * that makes the pages which it will fill next.
+ * ----------------------------------------------------------------
+ */
+
+/* Signals have to wait for a step to end, and a call for one at most, or this long for the thread: 10 ms. */
+#define STEP_BYTES		(8 * GPUSORT_HUGE_PAGE)
+#define WAIT_NS			10000000
+
+void
+gpusort_page_maker_begin(GpusortPageMaker *maker, int fd, char *mem, size_t made)
+{
+	*maker = (GpusortPageMaker) {
+		.fd = fd,
+		.mem = mem,
+		.made = made,
+	};
+}
+
+/* Gives a part of the file memory, in pages as the kernel likes.  Returns false if there is none. */
+static bool
+allocate(int fd, size_t begin, size_t bytes)
+{
+	sigset_t	all;
+	sigset_t	old;
+	int			error;
+
+	/* a signal would end the call, which would begin anew, and so never end if there are many signals */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	error = posix_fallocate(fd, (off_t) begin, (off_t) bytes);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	return error == 0;
+}
+
+/* Makes and maps the pages from begin to end.  Returns false if there is no memory. */
+static bool
+make_pages(GpusortPageMaker *maker, size_t begin, size_t end)
+{
+	/* a huge page takes the place of one page at least */
+	for (size_t page = begin; page < end; page += GPUSORT_HUGE_PAGE)
+	{
+		if (!allocate(maker->fd, page, 1))
+			return false;
+	}
+	if (gpusort_huge_pages_collapse(maker->mem + begin, end - begin))
+		return true;
+	if (!allocate(maker->fd, begin, end - begin))
+		return false;
+#ifdef MADV_POPULATE_WRITE
+	/* Linux before 5.14 does not know it, and faults map the pages */
+	(void) madvise(maker->mem + begin, end - begin, MADV_POPULATE_WRITE);
+#endif
+	return true;
+}
+
+/* The thread */
+static void *
+make_ahead(void *arg)
+{
+	GpusortPageMaker *maker = arg;
+
+	pthread_mutex_lock(&maker->lock);
+	while (!maker->stop && !maker->failed)
+	{
+		size_t		begin = maker->made;
+		size_t		left = maker->wanted - begin;
+		bool		made;
+
+		if (left == 0)
+		{
+			pthread_cond_wait(&maker->changed, &maker->lock);
+			continue;
+		}
+		pthread_mutex_unlock(&maker->lock);
+		made = make_pages(maker, begin, begin + (left < STEP_BYTES ? left : STEP_BYTES));
+		pthread_mutex_lock(&maker->lock);
+		maker->failed = !made;
+		if (made)
+			maker->made = begin + (left < STEP_BYTES ? left : STEP_BYTES);
+		pthread_cond_signal(&maker->changed);
+	}
+	pthread_mutex_unlock(&maker->lock);
+	return NULL;
+}
+
+/* Starts the thread.  Returns false if that fails. */
+static bool
+start_thread(GpusortPageMaker *maker)
+{
+	pthread_condattr_t monotonic;
+
+	pthread_mutex_init(&maker->lock, NULL);
+	pthread_condattr_init(&monotonic);
+	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+	pthread_cond_init(&maker->changed, &monotonic);
+	pthread_condattr_destroy(&monotonic);
+	maker->wanted = maker->made;
+	maker->threaded = gpusort_thread_start(&maker->thread, make_ahead, maker) == 0;
+	return maker->threaded;
+}
+
+/* Waits until the thread has made more pages, or has failed, but not for long. */
+static void
+wait_for_step(GpusortPageMaker *maker)
+{
+	struct timespec until;
+
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_nsec += WAIT_NS;
+	until.tv_sec += until.tv_nsec / 1000000000;
+	until.tv_nsec %= 1000000000;
+	(void) pthread_cond_timedwait(&maker->changed, &maker->lock, &until);
+}
+
+bool
+gpusort_page_maker_need(GpusortPageMaker *maker, size_t end, size_t ahead, size_t *made)
+{
+	bool		failed;
+
+	if (!maker->threaded && (ahead <= end || !start_thread(maker)))
+	{
+		size_t		left = maker->made < end ? end - maker->made : 0;
+		size_t		step = left < STEP_BYTES ? left : STEP_BYTES;
+
+		failed = step > 0 && !make_pages(maker, maker->made, maker->made + step);
+		if (!failed)
+			maker->made += step;
+		*made = maker->made;
+		return !failed;
+	}
+	pthread_mutex_lock(&maker->lock);
+	if (maker->wanted < ahead)
+		maker->wanted = ahead;
+	if (maker->wanted < end)
+		maker->wanted = end;
+	pthread_cond_signal(&maker->changed);
+	if (maker->made < end && !maker->failed)
+		wait_for_step(maker);
+	*made = maker->made;
+	failed = maker->failed && maker->made < end;
+	pthread_mutex_unlock(&maker->lock);
+	return !failed;
+}
+
+size_t
+gpusort_page_maker_end(GpusortPageMaker *maker)
+{
+	if (maker->threaded)
+	{
+		pthread_mutex_lock(&maker->lock);
+		maker->stop = true;
+		pthread_cond_signal(&maker->changed);
+		pthread_mutex_unlock(&maker->lock);
+		pthread_join(maker->thread, NULL);
+		pthread_cond_destroy(&maker->changed);
+		pthread_mutex_destroy(&maker->lock);
+		maker->threaded = false;
+	}
+	return maker->made;
 }
