@@ -16,7 +16,7 @@
 
 #include "base/arena.h"
 #include "base/clock.h"
-#include "base/report.h"
+#include "base/stat.h"
 #include "base/span.h"
 #include "key/keybits.h"
 

@@ -10,7 +10,7 @@
 #include "executor/executor.h"
 #include "utils/memutils.h"
 
-#include "base/report.h"
+#include "base/stat.h"
 #include "sort/sort_state.h"
 
 void
