@@ -20,7 +20,7 @@ TEST_MODULES += build/$(1)$(DLSUFFIX)
 endef
 
 $(eval $(call test_module,rowkey_test,$(call sources,test/rowkey/*.c) \
-	$(patsubst %,src/key/%.c,rowkey doubt column_plan settle sample_strings few encode_values numeric text citext icu icu_read libc alphabet weights support)))
+	$(patsubst %,src/key/%.c,rowkey doubt column_plan settle sample_strings few encode_values numeric text icu icu_read libc weights support)))
 $(eval $(call test_module,spill_test,$(call sources,test/spill/*.c) \
 	$(patsubst %,src/store/%.c,spill spill_merge spill_rows spill_file rowstore append) src/key/tuple.c $(patsubst %,src/base/%.c,memory pages shmem arena),$(CXX_OBJS)))
 
