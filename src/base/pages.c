@@ -149,9 +149,7 @@ gpusort_huge_pages_collapse(void *mem, size_t bytes)
 
 typedef struct KeptBuffer
 {
-	char	   *mem;
-	size_t		size;			/* bytes, rounded up; of a shared buffer, those that have pages */
-	int			fd;				/* file of a shared buffer; -1: it is not shared */
+	GpusortSharedBuffer buffer; /* if its fd is -1, it is not shared, and has this size, rounded up */
 	uint64_t	freed;			/* when it was freed, in ms of base/clock.h */
 } KeptBuffer;
 
@@ -240,15 +238,15 @@ gpusort_large_drop(const GpusortSharedBuffer *buffer)
 }
 
 static void
-unmap(const KeptBuffer *buffer)
+unmap(const GpusortSharedBuffer *buffer)
 {
 	if (buffer->fd >= 0)
 	{
-		gpusort_large_drop(&(GpusortSharedBuffer) {.mem = buffer->mem, .fd = buffer->fd});
+		gpusort_large_drop(buffer);
 		return;
 	}
-	ASAN_UNPOISON_MEMORY_REGION(buffer->mem - page_bytes(), buffer->size + page_bytes());
-	(void) munmap(buffer->mem - page_bytes(), buffer->size + page_bytes());
+	ASAN_UNPOISON_MEMORY_REGION(buffer->mem - page_bytes(), buffer->bytes + page_bytes());
+	(void) munmap(buffer->mem - page_bytes(), buffer->bytes + page_bytes());
 }
 
 /* Tells AddressSanitizer that the first bytes of a buffer may be used, and the pointer's room in front of them. */
@@ -261,12 +259,12 @@ guard(char *mem, size_t size, size_t bytes)
 }
 
 /* Removes the i-th kept buffer from the list and returns it. */
-static KeptBuffer
+static GpusortSharedBuffer
 take(int i)
 {
-	KeptBuffer	buffer = kept[i];
+	GpusortSharedBuffer buffer = kept[i].buffer;
 
-	kept_bytes -= buffer.size;
+	kept_bytes -= buffer.bytes;
 	nkept--;
 	for (; i < nkept; i++)
 		kept[i] = kept[i + 1];
@@ -279,7 +277,7 @@ shrink(size_t bytes, int buffers)
 {
 	while (nkept > 0 && (kept_bytes > bytes || nkept > buffers))
 	{
-		KeptBuffer	oldest = take(0);
+		GpusortSharedBuffer oldest = take(0);
 
 		unmap(&oldest);
 	}
@@ -301,7 +299,7 @@ age_all(void *arg)
 		pthread_mutex_lock(&lock);
 		while (nkept > 0 && gpusort_clock_ms() - kept[0].freed >= kept_ms)
 		{
-			KeptBuffer	buffer = take(0);
+			GpusortSharedBuffer buffer = take(0);
 
 			pthread_mutex_unlock(&lock);
 			unmap(&buffer);
@@ -315,28 +313,27 @@ age_all(void *arg)
 
 /* Keeps a buffer or unmaps it. */
 static void
-put(KeptBuffer buffer)
+put(const GpusortSharedBuffer *buffer)
 {
 	pthread_t	thread;
 	bool		is_kept = false;
 
-	buffer.freed = gpusort_clock_ms();
 	pthread_mutex_lock(&lock);
-	if (buffer.size > 0 && buffer.size <= kept_limit)
+	if (buffer->bytes > 0 && buffer->bytes <= kept_limit)
 	{
-		shrink(kept_limit - buffer.size, MAX_KEPT - 1);
+		shrink(kept_limit - buffer->bytes, MAX_KEPT - 1);
 		if (!ageing && gpusort_thread_start(&thread, age_all, NULL) == 0)
 			ageing = pthread_detach(thread) == 0;
 		is_kept = ageing;
 	}
 	if (is_kept)
 	{
-		kept[nkept++] = buffer;
-		kept_bytes += buffer.size;
+		kept[nkept++] = (KeptBuffer) {*buffer, gpusort_clock_ms()};
+		kept_bytes += buffer->bytes;
 	}
 	pthread_mutex_unlock(&lock);
 	if (!is_kept)
-		unmap(&buffer);
+		unmap(buffer);
 }
 
 void
@@ -367,7 +364,7 @@ gpusort_large_kept_shared(void)
 
 	pthread_mutex_lock(&lock);
 	for (int i = 0; i < nkept; i++)
-		n += kept[i].fd >= 0;
+		n += kept[i].buffer.fd >= 0;
 	pthread_mutex_unlock(&lock);
 	return n;
 }
@@ -393,15 +390,17 @@ round_up(size_t bytes)
 
 /* Takes a kept buffer: that of this size which was freed last, or if size is 0, the shared one with the most pages. */
 static bool
-take_kept(size_t size, KeptBuffer *buffer)
+take_kept(size_t size, GpusortSharedBuffer *buffer)
 {
 	int			best = -1;
 
 	pthread_mutex_lock(&lock);
 	for (int i = nkept - 1; i >= 0; i--)
 	{
-		if (size == 0 ? kept[i].fd >= 0 && (best < 0 || kept[i].size > kept[best].size) :
-			kept[i].fd < 0 && kept[i].size == size && best < 0)
+		const GpusortSharedBuffer *one = &kept[i].buffer;
+
+		if (size == 0 ? one->fd >= 0 && (best < 0 || one->bytes > kept[best].buffer.bytes) :
+			one->fd < 0 && one->bytes == size && best < 0)
 			best = i;
 	}
 	if (best >= 0)
@@ -414,7 +413,7 @@ void *
 gpusort_large_alloc(size_t bytes)
 {
 	size_t		size = round_up(bytes);
-	KeptBuffer	old;
+	GpusortSharedBuffer old;
 	char	   *mem;
 
 	if (size < bytes)
@@ -437,19 +436,14 @@ gpusort_large_free(void *mem, size_t bytes)
 	size_t		size = round_up(bytes);
 
 	guard(mem, size, 0);
-	put((KeptBuffer) {.mem = mem, .size = size, .fd = -1});
+	put(&(GpusortSharedBuffer) {.mem = mem, .bytes = size, .fd = -1});
 }
 
 bool
 gpusort_large_share(GpusortSharedBuffer *buffer)
 {
-	KeptBuffer	old;
-
-	if (take_kept(0, &old))
-	{
-		*buffer = (GpusortSharedBuffer) {.mem = old.mem, .fd = old.fd, .bytes = old.size};
+	if (take_kept(0, buffer))
 		return true;
-	}
 #ifdef MFD_CLOEXEC
 	buffer->fd = memfd_create("gpusort", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 #else
@@ -473,7 +467,7 @@ gpusort_large_share(GpusortSharedBuffer *buffer)
 void
 gpusort_large_unshare(const GpusortSharedBuffer *buffer)
 {
-	put((KeptBuffer) {.mem = buffer->mem, .size = buffer->bytes, .fd = buffer->fd});
+	put(buffer);
 }
 
 /* ----------------------------------------------------------------
