@@ -109,7 +109,7 @@ fuzz_row_keys() {
   read -ra server_flags <<<"$("$PG_CONFIG" --cppflags) -I$("$PG_CONFIG" --includedir-server)"
   # shellcheck disable=SC2086
   gcc $sanitizer_flags "${fuzz_flags[@]}" "${server_flags[@]}" -fPIC -shared -Wl,-Bsymbolic -I"$tree/src" -I"$tree/kernels" \
-    -o "$module" "$tree"/test/rowkey/*.c "$tree"/src/key/{rowkey,doubt,column_plan,settle,sample_strings,few,encode_values,numeric,text,citext,icu,icu_read,libc,alphabet,weights,support}.c
+    -o "$module" "$tree"/test/rowkey/*.c "$tree"/src/key/{rowkey,doubt,column_plan,settle,sample_strings,few,encode_values,numeric,text,icu,icu_read,libc,weights,support}.c
   chmod 755 "$module"
   sanitize_servers
   start_cluster

@@ -20,15 +20,15 @@ TEST_MODULES += build/$(1)$(DLSUFFIX)
 endef
 
 $(eval $(call test_module,rowkey_test,$(call sources,test/rowkey/*.c) \
-	$(patsubst %,src/key/%.c,rowkey doubt column_plan settle sample_strings few encode_values numeric text citext icu icu_read libc alphabet weights support)))
+	$(patsubst %,src/key/%.c,rowkey doubt column_plan settle sample_strings few encode_values numeric text icu icu_read libc weights support)))
 $(eval $(call test_module,spill_test,$(call sources,test/spill/*.c) \
-	$(patsubst %,src/store/%.c,spill spill_merge spill_rows spill_file rowstore append) src/key/tuple.c $(patsubst %,src/base/%.c,memory large_memory huge_page page_maker shmem arena),$(CXX_OBJS)))
+	$(patsubst %,src/store/%.c,spill spill_merge spill_rows spill_file rowstore append) src/key/tuple.c $(patsubst %,src/base/%.c,memory pages shmem arena),$(CXX_OBJS)))
 
 # Code that runs inside a query: its own ProcessInterrupts() counts the checks of
 # its copy of array.c.
 $(eval $(call test_module,running_test,$(call sources,test/running/*.c) \
 	src/functions/array.c $(patsubst %,src/key/%.c,keytype encode) \
-	$(patsubst %,src/base/%.c,memory large_memory huge_page check)))
+	$(patsubst %,src/base/%.c,memory pages check)))
 
 # What other extensions do: a hook, and an aggregate that asks by what it is called.
 $(eval $(call test_module,extension_test,$(call sources,test/extension/*.c)))

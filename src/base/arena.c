@@ -43,19 +43,18 @@
 struct GpusortArena
 {
 	MemoryContextCallback callback;
-	dlist_node	node;			/* in arenas, if it is listed */
-	GpusortFileName name;		/* of the file, while it is listed */
+	dlist_node	node;			/* in arenas, if there is memory */
+	GpusortFileName name;		/* of the file */
 	GpusortArenaFile *file;		/* in shared memory, which may be gone once the arena is adopted, or: */
 	GpusortArenaFile own;		/* if the process has made it for itself */
 	GpusortPageMaker pages;		/* in this process; mem is NULL if there is no memory */
 	Size		made;			/* bytes that have pages, as far as this process knows */
 	bool		dropped;		/* the file is not kept */
 	bool		held;			/* this process has made the file, for itself or adopted */
-	bool		listed;
 	bool		ahead;			/* a thread may make pages before they are allocated */
 };
 
-/* The arenas of files that this process has made, for itself or adopted, and of those that it reads */
+/* The arenas of this process that have memory, so that what lies in it can be found */
 static dlist_head arenas = DLIST_STATIC_INIT(arenas);
 
 void
@@ -109,8 +108,7 @@ end_arena(void *arg)
 	if (buffer.mem == NULL)
 		return;
 	buffer.bytes = gpusort_page_maker_end(&arena->pages);
-	if (arena->listed)
-		dlist_delete(&arena->node);
+	dlist_delete(&arena->node);
 	ReleaseExternalFD();
 	if (!arena->held)
 		gpusort_large_leave(&buffer);
@@ -133,12 +131,13 @@ new_arena(GpusortArenaFile *file)
 	return arena;
 }
 
-/* Lists an arena, so that what lies in it can be found. */
+/* Begins to use the arena's file, which this process has mapped, and of which these first bytes have pages. */
 static void
-list_arena(GpusortArena *arena)
+begin_file(GpusortArena *arena, int fd, char *mem, Size bytes)
 {
+	gpusort_page_maker_begin(&arena->pages, fd, mem, bytes);
+	arena->made = bytes;
 	arena->name = arena->file->name;
-	arena->listed = true;
 	dlist_push_head(&arenas, &arena->node);
 }
 
@@ -148,10 +147,8 @@ hold(GpusortArena *arena)
 {
 	const GpusortSharedBuffer *buffer = &arena->file->buffer;
 
-	gpusort_page_maker_begin(&arena->pages, buffer->fd, buffer->mem, buffer->bytes);
-	arena->made = buffer->bytes;
+	begin_file(arena, buffer->fd, buffer->mem, buffer->bytes);
 	arena->held = true;
-	list_arena(arena);
 	return arena;
 }
 
@@ -242,7 +239,7 @@ gpusort_arena_begin(GpusortArenaFile *file)
 	fd = gpusort_arena_open(&file->name);
 	mem = fd >= 0 ? gpusort_large_map(fd) : NULL;
 	if (mem != NULL)
-		gpusort_page_maker_begin(&arena->pages, fd, mem, 0);
+		begin_file(arena, fd, mem, 0);
 	else
 	{
 		if (fd >= 0)
@@ -262,7 +259,6 @@ gpusort_arena_attach(GpusortArenaFile *file)
 				(errcode(ERRCODE_OUT_OF_MEMORY),
 				 errmsg("could not map the memory of another process of a parallel query"),
 				 errdetail("It takes %zu GB of addresses, and a file descriptor.", GPUSORT_SHARED_BYTES >> 30)));
-	list_arena(arena);
 	return arena;
 }
 

@@ -20,7 +20,7 @@ extern "C"
 {
 #endif
 
-/* ---- huge_page.c ---- */
+/* ---- huge pages ---- */
 
 /*
  * Bytes of a huge page of x86-64, and of arm64 with pages of 4 kB.  Larger ones are too much
@@ -36,13 +36,12 @@ extern "C"
 extern void gpusort_huge_pages_ask(void *mem, size_t bytes);
 
 /*
- * Makes huge pages of the pages of a mapped file in memory until the time, in nanoseconds, has
- * been used up, and subtracts what it takes.  mem and bytes are multiples of a huge page, and
- * each of them has at least one page.  Returns whether all of it has huge pages now.
+ * Makes huge pages of the pages of a mapped file in memory, unless huge pages were slow lately.  mem and bytes
+ * are multiples of a huge page, and each of them has at least one page.  Returns whether all of it has huge pages now.
  */
-extern bool gpusort_huge_pages_collapse(void *mem, size_t bytes, int64_t *ns);
+extern bool gpusort_huge_pages_collapse(void *mem, size_t bytes);
 
-/* ---- large_memory.c ---- */
+/* ---- large buffers ---- */
 
 /*
  * Touching memory for the first time can be most of the cost of a sort.  free() returns
@@ -116,16 +115,13 @@ extern int	gpusort_large_kept_shared(void);
 /* Unmaps all kept buffers, for work that goes on with other memory. */
 extern void gpusort_large_give_back(void);
 
-/* ---- page_maker.c ---- */
+/* ---- the pages of a file ---- */
 
-/* Its fields are page_maker.c's own.  One thread at a time calls the functions for a maker. */
+/* Its fields are pages.c's own.  One thread at a time calls the functions for a maker. */
 typedef struct GpusortPageMaker
 {
 	int			fd;
 	char	   *mem;			/* where the file is mapped */
-	uint64_t	begun;			/* ns of base/clock.h */
-	int64_t		spent;			/* ns spent on huge pages */
-	bool		fast;			/* those of the last step were made fast */
 
 	/* With a thread, protected by lock */
 	bool		threaded;		/* there is one; not protected */

@@ -12,8 +12,7 @@
  * share its last place.
  *
  * A sort that runs for more than a second takes a place, and gives it back when its memory
- * context is reset or its process exits; a process that ends without that takes the server with
- * it.  Each process of a parallel query has a place, which names the leader's sort; the view adds
+ * context is reset, which the end of its transaction does at the latest.  Each process of a parallel query has a place, which names the leader's sort; the view adds
  * up the places of a sort.
  *
  *-------------------------------------------------------------------------
@@ -24,7 +23,6 @@
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
-#include "storage/ipc.h"
 #include "storage/proc.h"
 #include "storage/spin.h"
 #include "utils/acl.h"
@@ -276,24 +274,10 @@ gpusort_report_last(Oid *user)
 
 /* ---- sorts that run ---- */
 
-/* on_shmem_exit callback; of before_shmem_exit()'s, PG_END_ENSURE_ERROR_CLEANUP() of core takes back the latest one */
-static void
-give_back_all(int code, Datum arg)
-{
-	Stat	   *stat = shmem.mem;
-
-	for (int i = 0; i < PLACES; i++)
-	{
-		if (stat->places[i].pid == MyProcPid)
-			stat->places[i].pid = 0;
-	}
-}
-
 void
 gpusort_activity_end(GpusortActivity *activity)
 {
-	/* it may be another process's after give_back_all() */
-	if (activity->place != NULL && activity->place->pid == MyProcPid)
+	if (activity->place != NULL)
 		activity->place->pid = 0;
 	activity->place = NULL;
 }
@@ -334,7 +318,6 @@ void
 gpusort_activity_report(GpusortActivity *activity, GpusortPhase phase,
 						uint64 rows, uint64 bytes, const char *engine)
 {
-	static bool exit_registered = false;
 	const GpusortPlace report = {
 		.pid = MyProcPid,
 		.role = MyProc->roleId,
@@ -347,15 +330,9 @@ gpusort_activity_report(GpusortActivity *activity, GpusortPhase phase,
 	};
 	Stat	   *stat = shmem.mem;
 
-	if (activity->place == NULL)
-	{
-		if (GetCurrentTimestamp() < activity->begun_at + SHOWN_AFTER_US ||
-			(stat = gpusort_shmem_attach(&shmem)) == NULL)
-			return;
-		if (!exit_registered)
-			on_shmem_exit(give_back_all, (Datum) 0);
-		exit_registered = true;
-	}
+	if (activity->place == NULL &&
+		(GetCurrentTimestamp() < activity->begun_at + SHOWN_AFTER_US || (stat = gpusort_shmem_attach(&shmem)) == NULL))
+		return;
 	SpinLockAcquire(&stat->lock);
 	for (int i = 0; activity->place == NULL && i < PLACES; i++)
 	{

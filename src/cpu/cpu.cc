@@ -3,7 +3,7 @@
  * cpu.cc
  *		The CPU engine: sorts keys of one word, or their positions.
  *
- * Up to DIRECT_KEYS keys go to VQSort as they are.  More keys are copied if they are in
+ * Up to GPUSORT_CPU_DIRECT_KEYS keys go to VQSort as they are.  More keys are copied if they are in
  * order already, and partitioned into bins if not (cpu/sort.h).
  *
  *-------------------------------------------------------------------------
@@ -113,7 +113,7 @@ sort_keys(const GpusortCpuInput &described, void *result,
 	Order		order;
 
 	*report = {crew.threads, 1};
-	if (input.n <= DIRECT_KEYS)
+	if (input.n <= GPUSORT_CPU_DIRECT_KEYS)
 	{
 		crew.threads = report->threads = 1;
 		copy_keys(input, out, false, &crew);
@@ -130,7 +130,7 @@ sort_keys(const GpusortCpuInput &described, void *result,
 		DeferredList later(input.n, &crew);
 
 		input.find_range(&crew);
-		report->bins = 1 << BIN_BITS;
+		report->bins = BINS;
 		if (!crew.stopped(0))
 			sort_by_bins(input, out, 0, &later, &crew);
 		later.sort_all(&crew, [&](const Deferred &range) { sort_deferred(out, range, &later, &crew); });

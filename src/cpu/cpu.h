@@ -85,7 +85,7 @@ typedef struct GpusortCpuReport
 /* Up to this many keys, an insertion sort is faster than the set-up of a vector sort, and is used. */
 #define GPUSORT_CPU_FEW_KEYS	24
 
-/* Up to this many keys are sorted by one thread, whatever the options say. */
+/* Up to this many keys are sorted by one thread, whatever the options say: that is faster than partitioning them. */
 #define GPUSORT_CPU_DIRECT_KEYS	(128 * 1024)
 
 /*

@@ -454,7 +454,7 @@ sort_rows(In *input, uint32_t *rows, uint8_t *ties, const GpusortCpuOptions *opt
 	RowSort<In> sort;
 	Order		order;
 
-	if (input->n <= DIRECT_KEYS)
+	if (input->n <= GPUSORT_CPU_DIRECT_KEYS)
 		crew.threads = 1;
 	*report = {crew.threads, 1};
 	sort.marks = ties;
@@ -483,7 +483,7 @@ sort_rows(In *input, uint32_t *rows, uint8_t *ties, const GpusortCpuOptions *opt
 		crew.no_memory = true;
 	else
 	{
-		report->bins = 1 << BIN_BITS;
+		report->bins = BINS;
 		sort_many_positions(&sort, input);
 	}
 	release(sort.elems, input->n);

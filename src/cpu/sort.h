@@ -38,9 +38,7 @@ namespace
 {
 
 constexpr int BIN_BITS = 8;
-
-/* Up to this many keys, VQSort in one thread is faster than partitioning first. */
-constexpr size_t DIRECT_KEYS = GPUSORT_CPU_DIRECT_KEYS;
+constexpr size_t BINS = size_t(1) << BIN_BITS;
 
 /*
  * Of n elements, the most that a thread sorts at once: some milliseconds of work, and a part of
@@ -106,21 +104,21 @@ with_bins(const Split<Number> &split, Use use)
 		use([shift](Number number) { return size_t(number >> shift); });
 }
 
-/* The split of the numbers up to range into at most 1 << bin_bits bins, of which those before low and behind high are open. */
+/* The split of the numbers up to range into at most BINS bins, of which those before low and behind high are open. */
 template <typename Number>
 Split<Number>
-make_split(Number low, Number high, Number range, int bin_bits = BIN_BITS)
+make_split(Number low, Number high, Number range)
 {
 	Split<Number> split;
 
-	split.shift = std::max(bit_length(high - low) - bin_bits, 0);
+	split.shift = std::max(bit_length(high - low) - BIN_BITS, 0);
 	for (;; split.shift++)
 	{
 		split.open_below = low >> split.shift > 0;
 		split.open_above = high >> split.shift < range >> split.shift;
 		split.first = (low >> split.shift) - split.open_below;
 		split.last = (high >> split.shift) + split.open_above;
-		if ((split.last - split.first) >> bin_bits == 0)
+		if (split.bins() <= BINS)
 			return split;
 	}
 }
@@ -181,16 +179,16 @@ unevenness(const Split<Number> &split, const uint64_t *sample, size_t count)
 	return sum;
 }
 
-/* Chooses the bins of the input's numbers, at most 1 << bin_bits: of the whole range, unless others are far more even. */
+/* Chooses the bins of the input's numbers: of the whole range, unless others are far more even. */
 template <typename In, typename Distance, typename Number>
 Split<Number>
-choose_split(const In &input, const Distance &distance_of, Number range, int bin_bits)
+choose_split(const In &input, const Distance &distance_of, Number range)
 {
 	uint64_t	sample[SAMPLE_NUMBERS];
-	size_t		count = input.n > DIRECT_KEYS ? take_sample(input, distance_of, sample) : 0;
+	size_t		count = input.n > GPUSORT_CPU_DIRECT_KEYS ? take_sample(input, distance_of, sample) : 0;
 
 	if (count == 0)
-		return make_split(Number(0), range, range, bin_bits);
+		return make_split(Number(0), range, range);
 
 	Number		lows[TRIMS] = {0, Number(sample[0]), Number(sample[count / 256]), Number(sample[count / 16])};
 	Number		highs[TRIMS] = {range, Number(sample[count - 1]), Number(sample[count - 1 - count / 256]),
@@ -210,7 +208,7 @@ choose_split(const In &input, const Distance &distance_of, Number range, int bin
 			high = highs[i % TRIMS];
 		}
 	}
-	return make_split(low, high, range, bin_bits);
+	return make_split(low, high, range);
 }
 
 /* For few elements: at most about GPUSORT_CPU_FEW_KEYS. */
@@ -315,12 +313,11 @@ struct DeferredList
  * bin, a thread's elements follow those of the threads before it, so the
  * partition is stable.
  */
-template <typename In, typename Distance, int BITS = BIN_BITS>
+template <typename In, typename Distance>
 struct Partition
 {
 	typedef typename In::Word Word;
 	typedef decltype(Distance::range) Number;
-	static constexpr size_t BINS = size_t(1) << BITS;
 
 	const In   &input;
 	Crew	   *crew;
@@ -342,13 +339,13 @@ struct Partition
 			crew->no_memory = true;
 			return;
 		}
-		split = choose_split(input, distance_of, distance_of.range, BITS);
+		split = choose_split(input, distance_of, distance_of.range);
 		make_histograms();
 		scan_histograms();
 		if ((split.open_below ? start[1] : 0) + (split.open_above ? input.n - start[split.bins() - 1] : 0) > input.n / OPEN_PART)
 		{
 			/* the sample is not like the input */
-			split = make_split(Number(0), distance_of.range, distance_of.range, BITS);
+			split = make_split(Number(0), distance_of.range, distance_of.range);
 			make_histograms();
 			scan_histograms();
 		}
@@ -395,13 +392,6 @@ struct Partition
 			}
 		}
 		start[BINS] = position;
-	}
-
-	/* The number of a thread's elements of a bin, before scatter() */
-	size_t
-	count(int thread, size_t bin) const
-	{
-		return (thread + 1 < crew->threads ? next[thread + 1][bin] : start[bin + 1]) - next[thread][bin];
 	}
 
 	/*

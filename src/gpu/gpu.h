@@ -16,7 +16,7 @@
 
 #include "base/arena.h"
 #include "base/clock.h"
-#include "base/report.h"
+#include "base/stat.h"
 #include "base/span.h"
 #include "key/keybits.h"
 
@@ -337,7 +337,7 @@ gpusort_request_result_bytes(const GpusortCudaSort *sort)
 extern bool gpusort_lists_write(GpusortArena *arena, const GpusortClientSpec *spec, GpusortRequest *request,
 								GpusortLists *head);
 
-/* ---- start_service.c ---- */
+/* ---- control.c: the service ---- */
 
 /* Has the postmaster start the service with the server.  _PG_init calls it under preload. */
 extern void gpusort_service_preload(void);

@@ -172,7 +172,7 @@ struct GpusortRowColumn
 	bool		is_string;		/* text, bpchar, bytea */
 	bool		is_name;		/* strings: name, which is no varlena */
 	bool		blank_padded;	/* strings: bpchar, whose trailing blanks do not count */
-	bool		lowered;		/* strings: citext, made small first (key/citext.c) */
+	bool		lowered;		/* strings: citext, made small first (key/text.c) */
 	GpusortComparison comparison;	/* how core compares */
 	GpusortMasks masks;
 	GpusortEncoder encode;		/* NULL for the kinds that key/rowkey.c encodes inline */
@@ -368,7 +368,7 @@ extern void gpusort_icu_find_cut(GpusortIcu *icu, GpusortPrefix *prefix) GPUSORT
 /* Has a string the same weights from here on as if it began here?  The collation must have tables.  at may be end. */
 extern bool gpusort_icu_can_begin(GpusortIcu *icu, const char *at, const char *end) GPUSORT_ICU_ONLY;
 
-/* ---- libc.c: locales of libc ---- */
+/* ---- libc.c: locales of libc, and their weights ---- */
 
 /* The most bytes of a string that are given to strxfrm() */
 #define GPUSORT_LIBC_STRING_BYTES	512
@@ -392,8 +392,7 @@ extern int	gpusort_libc_key(const GpusortLibc *libc, const char *data, int lengt
 /* Returns the number of bytes, at most limit, of the whole characters that a string begins with. */
 extern int	gpusort_libc_clip(const char *data, Size length, int limit);
 
-/* ---- alphabet.c: short codes for the weights that occur in a column under libc ---- */
-
+/* An alphabet: short codes for the weights that occur in a column under libc */
 typedef struct GpusortAlphabet GpusortAlphabet;
 
 /* Makes an empty alphabet in the current memory context. */

@@ -384,7 +384,7 @@ typedef struct GpusortLibc
 	char	   *ctype;
 	locale_t	locale;
 	bool		by_bytes;		/* strings order by their bytes */
-	struct GpusortLibcLetters *letters; /* alphabet.c's; NULL: none yet */
+	struct GpusortLibcLetters *letters; /* of one letter and of two; NULL: none yet */
 	bool		distrusted;		/* weights have proposed a wrong order too often */
 } GpusortLibc;
 
@@ -429,7 +429,7 @@ extern int gpusort_rowkey_compare_taken(GpusortRowKey *key, const NullableDatum 
 /* Returns the size of a value that is compressed or stored out of line, else 0. */
 extern Size gpusort_rowkey_remote_bytes(Datum value);
 
-/* ---- citext.c: case-insensitive text, of PostgreSQL's contrib ---- */
+/* ---- text.c: case-insensitive text, citext of PostgreSQL's contrib ---- */
 
 /* Room on the stack for most strings */
 #define GPUSORT_CITEXT_ROOM		1024

@@ -9,7 +9,7 @@
  * it, because their words tell that they do (key/text.c).
  *
  * Under ICU, words hold weights, so the prefix is one of weights.  Under libc's rules, words hold codes of the
- * letters behind the prefix (key/alphabet.c), and a column gets a third word if two would leave too many ties.
+ * letters behind the prefix (key/libc.c), and a column gets a third word if two would leave too many ties.
  *
  *-------------------------------------------------------------------------
  */

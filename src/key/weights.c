@@ -15,7 +15,7 @@
  * words are.
  *
  * Since they are verified, they need not hold a whole key.  They have codes of the first letters of a string
- * (key/alphabet.c).  In small sorts and in columns of many letters, they have the first bytes of strxfrm()'s key
+ * (key/libc.c).  In small sorts and in columns of many letters, they have the first bytes of strxfrm()'s key
  * instead, made from the first bytes of the string, as many as fill the words.  glibc's key begins with the weights of
  * the first level (letters), then has a byte 1 and the weights of the next level (accents), and so on.  If a string
  * was cut, its words hold weights of the first level only, because the letters that were cut off decide before the

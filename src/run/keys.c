@@ -249,7 +249,7 @@ gpusort_keyset_end(GpusortKeySet *set)
 {
 	GpusortReport report;
 
-	if (set->result != NULL)
+	if (set->sorted)
 		gpusort_keyset_finish(set, &report);
 	for (int i = 0; i < set->nblocks + set->nspare; i++)
 	{

@@ -10,7 +10,7 @@
  *
  * Keys are unsigned integers (key/keybits.h); the order is ascending.  The caller
  * does not see which engine sorts, where the keys lie, or whether one engine
- * failed and another took over.  This header has no type of PostgreSQL or CUDA.
+ * failed and another took over.  This header has no type of CUDA.
  *
  * Every function may raise an error.  A key set that is not ended is released with
  * the memory context in which it was begun.
@@ -25,7 +25,7 @@
 #include <stdint.h>
 
 #include "key/keybits.h"
-#include "base/report.h"
+#include "base/stat.h"
 #include "base/span.h"
 
 struct GpusortArena;

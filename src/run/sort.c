@@ -65,69 +65,63 @@ raise_no_memory(uint64 n, size_t width)
 static void
 sort_on_cpu(GpusortKeySet *set, const GpusortCpuInput *input, void *data, uint8_t *ties)
 {
-	GpusortCpuReport cpu = {1, 1};
 	GpusortCpuStatus status = GPUSORT_FAULT(SCRATCH) ? GPUSORT_CPU_NO_MEMORY :
-		call_engine(input, set->rows, set->spec.rows, data, ties, &cpu);
+		call_engine(input, set->rows, set->spec.rows, data, ties, &set->cpu);
 
 	if (status == GPUSORT_CPU_NO_MEMORY)
 		raise_no_memory(set->rows, gpusort_spec_width(&set->spec));
-	set->result->report.engine = "cpu";
-	set->result->report.algorithm = "vqsort";
-	set->result->report.threads = cpu.threads;
-	set->result->report.bins = cpu.bins;
 }
 
 void *
 gpusort_keyset_sort(GpusortKeySet *set, void *out, uint8_t *ties, const GpusortRowSpan *spans, int nspans)
 {
-	GpusortKeySetResult *result = MemoryContextAllocZero(set->cxt, sizeof(GpusortKeySetResult));
 	GpusortSpan *keys = palloc(sizeof(GpusortSpan) * Max(set->nblocks, 1));
 	GpusortCpuInput input;
 
-	Assert(set->result == NULL);
-	set->result = result;
+	Assert(!set->sorted);
+	set->sorted = true;
 	if (set->rows >= MIN_TIMED_ROWS)
-		INSTR_TIME_SET_CURRENT(result->sort_begun);
+		INSTR_TIME_SET_CURRENT(set->sort_begun);
 	else
-		result->sort_begun = result->sort_done = set->begun;
+		set->sort_begun = set->sort_done = set->begun;
 
 	describe(set, keys, &input);
-	result->client = gpusort_handover_sort(set, &input, ties != NULL, spans, nspans);
-	if (result->client != NULL)
+	set->client = gpusort_handover_sort(set, &input, ties != NULL, spans, nspans);
+	if (set->client != NULL)
 	{
 		if (ties != NULL)
-			gpusort_memory_copy(ties, gpusort_client_ties(result->client), set->rows);
-		out = gpusort_client_result(result->client);
+			gpusort_memory_copy(ties, gpusort_client_ties(set->client), set->rows);
+		out = gpusort_client_result(set->client);
 	}
 	else
 	{
 		if (out == NULL)
-			out = result->data = gpusort_memory_alloc_pages(set->cxt, Max(set->rows, 1) * gpusort_keyset_result_width(set));
+			out = set->data = gpusort_memory_alloc_pages(set->cxt, Max(set->rows, 1) * gpusort_keyset_result_width(set));
 		sort_on_cpu(set, &input, out, ties);
 	}
 	GPUSORT_FAULT_BREAK(SORTED, out, gpusort_keyset_result_width(set), &(uint64_t) {set->rows});
 	pfree(keys);
 	if (set->rows >= MIN_TIMED_ROWS)
-		INSTR_TIME_SET_CURRENT(result->sort_done);
+		INSTR_TIME_SET_CURRENT(set->sort_done);
 	return out;
 }
 
 const char *
 gpusort_keyset_engine(const GpusortKeySet *set)
 {
-	return set->result->client != NULL ? GPUSORT_CLIENT_ENGINE : "cpu";
+	return set->client != NULL ? GPUSORT_CLIENT_ENGINE : "cpu";
 }
 
 bool
 gpusort_keyset_returns_rows(const GpusortKeySet *set)
 {
-	return set->result->client != NULL && gpusort_client_returns_rows(set->result->client);
+	return set->client != NULL && gpusort_client_returns_rows(set->client);
 }
 
 bool
 gpusort_keyset_fetch_rows(GpusortKeySet *set, GpusortRowWindow *window)
 {
-	return set->result->client != NULL && gpusort_client_fetch(set->result->client, window);
+	return set->client != NULL && gpusort_client_fetch(set->client, window);
 }
 
 static double
@@ -140,24 +134,28 @@ milliseconds(instr_time begin, instr_time end)
 void
 gpusort_keyset_report(const GpusortKeySet *set, GpusortReport *report)
 {
-	const GpusortKeySetResult *result = set->result;
 	instr_time	now = set->begun;
 
 	/* a key set that is too small to be timed ends when it has begun */
 	if (set->rows >= MIN_TIMED_ROWS)
 		INSTR_TIME_SET_CURRENT(now);
-	if (result->client != NULL)
-		gpusort_client_report(result->client, report);
+	if (set->client != NULL)
+		gpusort_client_report(set->client, report);
 	else
 	{
-		*report = result->report;
-		report->kernels_ms = milliseconds(result->sort_begun, result->sort_done);
+		*report = (GpusortReport) {
+			.engine = "cpu",
+			.algorithm = "vqsort",
+			.threads = set->cpu.threads,
+			.bins = set->cpu.bins,
+			.kernels_ms = milliseconds(set->sort_begun, set->sort_done),
+		};
 	}
 	report->rows = set->rows;
 	report->key_type = set->spec.key_type;
 	report->gather_bytes = set->rows * gpusort_spec_width(&set->spec);
-	report->gather_ms = milliseconds(set->begun, result->sort_begun);
-	report->return_ms = milliseconds(result->sort_done, now);
+	report->gather_ms = milliseconds(set->begun, set->sort_begun);
+	report->return_ms = milliseconds(set->sort_done, now);
 	report->total_ms = milliseconds(set->begun, now);
 	report->reason = set->reason;
 }
@@ -165,15 +163,14 @@ gpusort_keyset_report(const GpusortKeySet *set, GpusortReport *report)
 void
 gpusort_keyset_finish(GpusortKeySet *set, GpusortReport *report)
 {
-	GpusortKeySetResult *result = set->result;
-
 	gpusort_keyset_report(set, report);
-	if (result->client != NULL)
-		gpusort_client_end(result->client);
-	if (result->data != NULL)
-		gpusort_memory_free(result->data, Max(set->rows, 1) * gpusort_keyset_result_width(set));
-	pfree(result);
-	set->result = NULL;
+	if (set->client != NULL)
+		gpusort_client_end(set->client);
+	if (set->data != NULL)
+		gpusort_memory_free(set->data, Max(set->rows, 1) * gpusort_keyset_result_width(set));
+	set->client = NULL;
+	set->data = NULL;
+	set->sorted = false;
 }
 
 bool

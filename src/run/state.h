@@ -28,17 +28,6 @@ typedef struct GpusortKeySetBlock
 	uint64		local:1;		/* allocated by base/memory.h; else lent, adopted or an arena's */
 } GpusortKeySetBlock;
 
-/* A sort and its result, from gpusort_keyset_sort() to gpusort_keyset_finish(). */
-typedef struct GpusortKeySetResult
-{
-	GpusortClient *client;		/* NULL: the CPU engine has sorted */
-	void	   *data;			/* the CPU engine's result, if it is not in the caller's memory; else NULL */
-	instr_time	sort_begun;
-	instr_time	sort_done;
-	GpusortReport report;		/* the engine fills in its part; complete when the key set is
-								 * finished */
-} GpusortKeySetResult;
-
 struct GpusortKeySet
 {
 	MemoryContext cxt;			/* the context in which the key set was begun */
@@ -59,7 +48,14 @@ struct GpusortKeySet
 								 * asked */
 
 	instr_time	begun;
-	GpusortKeySetResult *result;	/* NULL before a sort and after its finish */
+
+	/* A sort and its result, from gpusort_keyset_sort() to gpusort_keyset_finish() */
+	bool		sorted;
+	GpusortClient *client;		/* NULL: the CPU engine has sorted */
+	void	   *data;			/* the CPU engine's result, if it is not in the caller's memory; else NULL */
+	GpusortCpuReport cpu;		/* of the CPU engine */
+	instr_time	sort_begun;
+	instr_time	sort_done;
 };
 
 /* Bytes of one row of the result. */

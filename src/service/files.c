@@ -74,12 +74,6 @@ register_part(GpusortServiceFile *file, uint64 bytes)
 	gpusort_control->mapped_bytes += bytes - begin;
 }
 
-void
-gpusort_file_close(GpusortServiceFile *file)
-{
-	file->users--;
-}
-
 uint64
 gpusort_file_piece(const GpusortServiceFile *file, GpusortPlace place, uint64 bytes)
 {

@@ -59,7 +59,7 @@ gpusort_job_end(GpusortJob *job)
 {
 	close_lane(job);
 	while (job->nopen > 0)
-		gpusort_file_close(job->files[--job->nopen]);
+		job->files[--job->nopen]->users--;
 	if (job->cxt != NULL)
 		MemoryContextDelete(job->cxt);
 	job->cxt = NULL;
@@ -167,7 +167,7 @@ read_lists(GpusortJob *job)
 		if (!gpusort_file_read(file, request->lists, read, bytes))
 			read = NULL;
 	}
-	gpusort_file_close(file);
+	file->users--;
 	if (read == NULL)
 		return NULL;
 	memcpy(&job->lists, read, sizeof(GpusortLists));

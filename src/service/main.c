@@ -121,13 +121,6 @@ reload_settings(void)
 	gpusort_device_limit_memory();
 }
 
-/* The state of an idle service. */
-typedef struct IdleState
-{
-	uint64		since;			/* ms of the monotonic clock */
-	bool		trimmed;		/* unused device memory is given back */
-} IdleState;
-
 /* Is there a request that the service has to serve? */
 static bool
 has_request(void)
@@ -156,29 +149,33 @@ end_idle(void)
 	close_and_exit(true);
 }
 
-/* Gives memory back while the service is idle, and ends it in the end.  Returns for how many ms it may wait. */
+/*
+ * Gives memory back while the service is idle, since this time, and ends it in the end.  Returns for how many ms it may
+ * wait.
+ */
 static long
-be_idle(IdleState *idle, bool permanent)
+be_idle(uint64 since, bool permanent)
 {
-	uint64		idle_ms = gpusort_clock_ms() - idle->since;
+	static uint64 trimmed = 0;	/* since when the service was idle when it gave device memory back last */
+	uint64		idle_ms = gpusort_clock_ms() - since;
 	uint64		timeout_ms = gpusort_service_idle_timeout * UINT64CONST(1000);
 
-	if (!idle->trimmed && idle_ms >= TRIM_AFTER_MS)
+	if (trimmed != since && idle_ms >= TRIM_AFTER_MS)
 	{
 		GPUSORT_WATCHED(0, gpusort_cuda->trim(gpusort_service_device));
 		pg_atomic_write_u32(&gpusort_control->pace_us, 0);
-		idle->trimmed = true;
+		trimmed = since;
 	}
 	if (timeout_ms > 0 && idle_ms >= timeout_ms && !permanent)
 		end_idle();
-	return idle->trimmed ? MAX_REST_MS : TRIM_AFTER_MS;
+	return trimmed == since ? MAX_REST_MS : TRIM_AFTER_MS;
 }
 
 /* The loop of the service; does not return. */
 static void
 serve(bool permanent)
 {
-	IdleState	idle_state = {gpusort_clock_ms(), false};
+	uint64		idle_since = gpusort_clock_ms();
 	uint64		looked_at = 0;	/* at the files, in ms of the monotonic clock */
 	bool		files = false;	/* some are mapped */
 
@@ -199,12 +196,9 @@ serve(bool permanent)
 
 		stepped = gpusort_queue_step();
 		if (stepped.idle)
-			rest_ms = be_idle(&idle_state, permanent);
+			rest_ms = be_idle(idle_since, permanent);
 		else
-		{
-			idle_state.since = gpusort_clock_ms();
-			idle_state.trimmed = false;
-		}
+			idle_since = gpusort_clock_ms();
 		if (gpusort_service_idle_timeout > 0)
 			rest_ms = Min(rest_ms, gpusort_service_idle_timeout * 1000L);
 		if (gpusort_clock_ms() - looked_at >= LET_GO_MS)

@@ -107,15 +107,13 @@ typedef struct GpusortServiceFile
 
 /*
  * Maps a file, if it is not mapped yet, and registers its first bytes, which have pages.  Returns NULL
- * if this process cannot open it, or has no addresses for it.  The caller closes it.
+ * if this process cannot open it, or has no addresses for it.  The caller is one of its users, until it lowers their
+ * number; the file stays mapped while the session keeps it.
  */
 extern GpusortServiceFile *gpusort_file_open(const GpusortFileName *name, uint64 bytes);
 
 /* Reads bytes of a file, also if the session has no memory there.  Returns false if that fails. */
 extern bool gpusort_file_read(const GpusortServiceFile *file, GpusortPlace place, void *to, size_t bytes);
-
-/* Ends a job's use of the file, which stays mapped while the session keeps it. */
-extern void gpusort_file_close(GpusortServiceFile *file);
 
 /* Returns how many of these bytes, from this place on, one copy can take. */
 extern uint64 gpusort_file_piece(const GpusortServiceFile *file, GpusortPlace place, uint64 bytes);

@@ -12,7 +12,7 @@
 #include "utils/memutils.h"
 
 #include "base/pages.h"
-#include "base/report.h"
+#include "base/stat.h"
 #include "sort/sort_state.h"
 
 /* The look-ahead of the prefetches of keys, in rows */

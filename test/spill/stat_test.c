@@ -46,18 +46,16 @@ stat_first_warning(PG_FUNCTION_ARGS)
 static GpusortActivity activities[2];
 
 /*
- * activity_begin(sort integer, age float8, transaction boolean, estimated_rows float8) returns void
+ * activity_begin(sort integer, age float8, estimated_rows float8) returns void
  *
- * Begins sort 0 or 1, as if age seconds ago, in a memory context that ends with the
- * transaction or with the session.
+ * Begins sort 0 or 1, as if age seconds ago, in a memory context that ends with the transaction.
  */
 Datum
 activity_begin(PG_FUNCTION_ARGS)
 {
 	GpusortActivity *activity = &activities[PG_GETARG_INT32(0)];
 
-	gpusort_activity_begin(activity, PG_GETARG_BOOL(2) ? TopTransactionContext : TopMemoryContext,
-						   PG_GETARG_FLOAT8(3));
+	gpusort_activity_begin(activity, TopTransactionContext, PG_GETARG_FLOAT8(2));
 	activity->begun_at -= (TimestampTz) (PG_GETARG_FLOAT8(1) * USECS_PER_SEC);
 	PG_RETURN_VOID();
 }
@@ -80,20 +78,20 @@ activity_end(PG_FUNCTION_ARGS)
 	PG_RETURN_VOID();
 }
 
-/* activity_take_places() returns integer: takes all free places for this process, and returns their number. */
+/* activity_take_places() returns integer: takes all free places until the transaction ends, and returns their number. */
 Datum
 activity_take_places(PG_FUNCTION_ARGS)
 {
-	Stat	   *stat = gpusort_shmem_attach(&shmem);
 	int			count = 0;
 
-	if (stat == NULL)
-		elog(ERROR, "could not attach");
 	for (int i = 0; i < PLACES; i++)
 	{
-		if (stat->places[i].pid == 0)
-			count++;
-		stat->places[i].pid = MyProcPid;
+		GpusortActivity *activity = MemoryContextAllocZero(TopTransactionContext, sizeof(GpusortActivity));
+
+		gpusort_activity_begin(activity, TopTransactionContext, 0);
+		activity->begun_at = 0;
+		gpusort_activity_report(activity, GPUSORT_PHASE_GATHERING, 0, 0, NULL);
+		count += activity->place != NULL;
 	}
 	PG_RETURN_INT32(count);
 }

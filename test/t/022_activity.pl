@@ -17,7 +17,7 @@ my $node = new_node('activity');
 $node->start;
 $node->safe_psql('postgres', <<"SQL");
 CREATE EXTENSION gpusort;
-CREATE FUNCTION activity_begin(sort integer, age float8, transaction boolean, estimated_rows float8 DEFAULT 1000) RETURNS void AS '$module' LANGUAGE C;
+CREATE FUNCTION activity_begin(sort integer, age float8, estimated_rows float8 DEFAULT 1000) RETURNS void AS '$module' LANGUAGE C;
 CREATE FUNCTION activity_report(sort integer, phase integer, rows bigint, bytes bigint, engine text) RETURNS void AS '$module' LANGUAGE C;
 CREATE FUNCTION activity_end(sort integer) RETURNS void AS '$module' LANGUAGE C;
 CREATE FUNCTION activity_take_places() RETURNS integer AS '$module' LANGUAGE C;
@@ -45,9 +45,9 @@ sub result_of
 sub check_report
 {
 	my ($name) = @_;
-	is( result_of("SELECT activity_begin(0, 10, true), activity_report(0, 0, 100, 800, NULL); $mine"), '',
+	is( result_of("SELECT activity_begin(0, 10), activity_report(0, 0, 100, 800, NULL); $mine"), '',
 		"$name: a sort ends with its transaction");
-	is( result_of("BEGIN; SELECT activity_begin(0, 10, true), activity_report(0, 0, 100, 800, NULL); $mine COMMIT; $count"),
+	is( result_of("BEGIN; SELECT activity_begin(0, 10), activity_report(0, 0, 100, 800, NULL); $mine COMMIT; $count"),
 		"t|gathering|100|800||t\n0", "$name: a sort is shown until its transaction ends");
 }
 
@@ -56,14 +56,14 @@ check_report('not preloaded');
 
 is( result_of(<<"SQL"), <<"RESULT" =~ s/\n$//r, 'the view shows each phase and engine, and the end of a sort');
 BEGIN;
-SELECT activity_begin(0, 10, true), activity_report(0, 1, 4294967296, 8589934592, 'cpu'); $mine
+SELECT activity_begin(0, 10), activity_report(0, 1, 4294967296, 8589934592, 'cpu'); $mine
 SELECT activity_report(0, 2, 0, 0, 'cuda'); $mine
 SELECT activity_report(0, 3, 1, 2, 'core'); $mine
 SELECT activity_end(0), activity_end(0); $count;
 SELECT activity_report(0, 3, 1, 2, 'cpu'); $mine
-SELECT activity_begin(0, 11, true); $count;
+SELECT activity_begin(0, 11); $count;
 SELECT activity_report(0, 0, 5, 6, NULL); $mine
-SELECT activity_begin(0, 0, true); $count;
+SELECT activity_begin(0, 0); $count;
 COMMIT;
 SQL
 t|sorting|4294967296|8589934592|cpu|t
@@ -76,30 +76,30 @@ t|gathering|5|6||t
 0
 RESULT
 
-is( result_of("BEGIN; SELECT activity_begin(0, -3600, true), activity_report(0, 0, 1, 2, NULL); $count; SELECT activity_end(0)"),
+is( result_of("BEGIN; SELECT activity_begin(0, -3600), activity_report(0, 0, 1, 2, NULL); $count; SELECT activity_end(0)"),
 	'0', 'a sort that has run for less than a second is not shown');
-is( result_of("BEGIN; SELECT activity_begin(0, 10, true), activity_report(0, 0, 1, 2, NULL), activity_begin(1, 10, true), "
+is( result_of("BEGIN; SELECT activity_begin(0, 10), activity_report(0, 0, 1, 2, NULL), activity_begin(1, 10), "
 	  . "activity_report(1, 1, 3, 4, 'cpu'); SELECT pid = pg_backend_pid(), phase FROM gpusort_activity ORDER BY 2; SELECT activity_end(0); $mine"),
 	"t|gathering\nt|sorting\nt|sorting|3|4|cpu|t", 'two sorts of one process are shown');
 
 foreach my $case ([ 0, 100, 1000, 10 ], [ 0, 3, 1000, 0 ], [ 0, 2000, 1000, 100 ], [ 0, 5, 0, '' ], [ 1, 100, 1000, '' ], [ 3, 100, 1000, '' ])
 {
 	my ($phase, $rows, $estimated, $percent) = @$case;
-	is(result_of("BEGIN; SELECT activity_begin(0, 10, true, $estimated), activity_report(0, $phase, $rows, 8, NULL); SELECT rows, percent FROM gpusort_activity; SELECT activity_end(0)"),
+	is(result_of("BEGIN; SELECT activity_begin(0, 10, $estimated), activity_report(0, $phase, $rows, 8, NULL); SELECT rows, percent FROM gpusort_activity; SELECT activity_end(0)"),
 		"$rows|$percent", "percentage of $rows of $estimated rows in phase $phase");
 }
-is( result_of("BEGIN; SELECT activity_begin(0, 10, true, 1e100), activity_report(0, 0, 1, 2, NULL); SELECT participants, estimated_rows FROM gpusort_activity; "
+is( result_of("BEGIN; SELECT activity_begin(0, 10, 1e100), activity_report(0, 0, 1, 2, NULL); SELECT participants, estimated_rows FROM gpusort_activity; "
 	  . "SELECT leader_pid IS NULL, sort_number > 0, estimated_rows FROM gpusort_activity_list()"),
 	"1|1000000000000000000\nt|t|1000000000000000000", 'the greatest estimate is shown as 10^18');
 
 # a sort ends by an error and by the end of its process
-is( result_of("BEGIN; SELECT activity_begin(0, 10, true), activity_report(0, 0, 1, 2, NULL); $count; SELECT 1 / 0; ROLLBACK; $count"),
+is( result_of("BEGIN; SELECT activity_begin(0, 10), activity_report(0, 0, 1, 2, NULL); $count; SELECT 1 / 0; ROLLBACK; $count"),
 	"1\n0", 'an error ends a sort');
-is( result_of("SELECT activity_begin(0, 10, false), activity_report(0, 0, 1, 2, NULL), activity_begin(1, 10, false), "
+is( result_of("BEGIN; SELECT activity_begin(0, 10), activity_report(0, 0, 1, 2, NULL), activity_begin(1, 10), "
 	  . "activity_report(1, 0, 1, 2, NULL); $count"),
 	'2', 'two sorts are shown before their session ends');
 ok($node->poll_query_until('postgres', "$count", '0'), 'the end of a session ends its sorts');
-result_of("SELECT activity_begin(0, 10, false), activity_report(0, 0, 1, 2, NULL); SELECT pg_terminate_backend(pg_backend_pid())");
+result_of("BEGIN; SELECT activity_begin(0, 10), activity_report(0, 0, 1, 2, NULL); SELECT pg_terminate_backend(pg_backend_pid())");
 ok($node->poll_query_until('postgres', "$count", '0'), 'the termination of a session ends its sorts');
 
 # roles and what they see
@@ -110,7 +110,7 @@ foreach my $role ('alice', 'bob')
 	my ($in, $out) = ('', '');
 	$sessions{$role} = IPC::Run::start(
 		[ 'psql', '-qXAt', '-d', $node->connstr('postgres') . " user=$role application_name=$role",
-			'-c', "SELECT activity_begin(0, 10, false), activity_report(0, 0, 1, 2, '$engines{$role}')",
+			'-c', 'BEGIN', '-c', "SELECT activity_begin(0, 10), activity_report(0, 0, 1, 2, '$engines{$role}')",
 			'-c', 'SELECT pg_sleep(600)' ], \$in, \$out);
 }
 ok($node->poll_query_until('postgres', "$count", '2'), 'sorts of two users are shown');
@@ -177,7 +177,7 @@ is(result_of("SET plan_cache_mode = force_generic_plan; SET gpusort.force = on; 
 	  . ($cursor =~ s/MOVE 1/SET gpusort.enabled = off; MOVE 1/r)), "{1,2}\nreturning|0|core", 'and so is one that was left to core');
 
 # all places are taken
-is( result_of("SELECT activity_take_places(); SELECT activity_begin(0, 10, true), activity_report(0, 0, 1, 2, NULL); SELECT count(*) FROM gpusort_activity_list()"),
+is( result_of("BEGIN; SELECT activity_take_places(); SELECT activity_begin(0, 10), activity_report(0, 0, 1, 2, NULL); SELECT count(*) FROM gpusort_activity_list()"),
 	"128\n128", 'no free place: a sort that cannot be shown goes on');
 ok($node->poll_query_until('postgres', "$count", '0'), 'the places become free with the end of their process');
 $node->restart;
@@ -185,7 +185,7 @@ $node->restart;
 # no shared memory is left, and shared memory was requested at the server's start
 my ($rc, $stdout, $stderr) = $node->psql('postgres', <<"SQL");
 SELECT activity_fill_memory();
-SELECT activity_begin(0, 10, true), activity_report(0, 0, 1, 2, NULL);
+SELECT activity_begin(0, 10), activity_report(0, 0, 1, 2, NULL);
 $count;
 SELECT pg_cancel_backend(pg_backend_pid()), pg_sleep(5);
 SQL

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * large_memory_test.c
- *		Tests base/large_memory.c: buffers that are kept and given back.
+ *		Tests base/pages.c: buffers that are kept and given back.
  *
  * mincore() fails for unmapped pages, and the kernel counts the offered pages
  * (LazyFree in smaps_rollup).  In the last part, threads allocate and free buffers at

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * page_maker_test.c
- *		Tests base/page_maker.c: each call makes some of the pages only, so that its caller can be interrupted.
+ *		Tests base/pages.c: each call makes some of the pages only, so that its caller can be interrupted.
  *
  *-------------------------------------------------------------------------
  */

@@ -6,17 +6,16 @@
 # built for gpusort.so; everything else is compiled into build/unit/.
 
 unit_objects = $(patsubst %,build/unit/%.o,$(1))
-large_memory = $(addprefix src/base/,large_memory huge_page)
 
 build/unit/keybits_test: $(call unit_objects,test/unit/keybits_test)
-build/unit/cpu_test: $(call unit_objects,test/unit/cpu_test src/key/encode $(large_memory)) src/cpu/cpu.o src/cpu/words.o src/cpu/vqsort.o
-build/unit/collate_test: $(call unit_objects,test/unit/collate_test $(large_memory)) src/cpu/collate.o
-build/unit/tied_test: $(call unit_objects,test/unit/tied_test $(large_memory)) src/cpu/tied.o
-build/unit/share_test: $(call unit_objects,test/unit/share_test $(large_memory)) src/cpu/share.o
-build/unit/large_memory_test: $(call unit_objects,test/unit/large_memory_test $(large_memory))
-build/unit/large_memory_asan_test: $(call unit_objects,$(addprefix asan/,test/unit/large_memory_test $(large_memory)))
-build/unit/huge_page_test: $(call unit_objects,test/unit/huge_page_test src/base/huge_page)
-build/unit/page_maker_test: $(call unit_objects,test/unit/page_maker_test $(addprefix src/base/,page_maker huge_page))
+build/unit/cpu_test: $(call unit_objects,test/unit/cpu_test src/key/encode src/base/pages) src/cpu/cpu.o src/cpu/words.o src/cpu/vqsort.o
+build/unit/collate_test: $(call unit_objects,test/unit/collate_test src/base/pages) src/cpu/collate.o
+build/unit/tied_test: $(call unit_objects,test/unit/tied_test src/base/pages) src/cpu/tied.o
+build/unit/share_test: $(call unit_objects,test/unit/share_test src/base/pages) src/cpu/share.o
+build/unit/large_memory_test: $(call unit_objects,test/unit/large_memory_test src/base/pages)
+build/unit/large_memory_asan_test: $(call unit_objects,$(addprefix asan/,test/unit/large_memory_test src/base/pages))
+build/unit/huge_page_test: $(call unit_objects,test/unit/huge_page_test src/base/pages)
+build/unit/page_maker_test: $(call unit_objects,test/unit/page_maker_test src/base/pages)
 build/unit/losertree_test: $(call unit_objects,test/unit/losertree_test)
 build/unit/merge_path_test: $(call unit_objects,test/unit/merge_path_test)
 build/unit/word_plan_test: $(call unit_objects,test/unit/word_plan_test)
