@@ -29,18 +29,21 @@
  * than small ones, but not on a virtual machine that has given its free memory back to the
  * host, and the kernel does not tell in advance.  So gpusort_huge_pages_ask() touches the
  * first huge page of a buffer.  If that takes longer than 4 kB pages would, the rest of the
- * buffer gets 4 kB pages, and so does all other memory for the next REMEMBERED_NS.
+ * buffer gets 4 kB pages, and so do other buffers for the next REMEMBERED_NS.
  *
  * Files in memory have huge pages only if the administrator has set so, and mostly they are
  * set to "never".  From Linux 6.1 on, MADV_COLLAPSE makes them all the same.
  * ----------------------------------------------------------------
  */
 
-/* Huge pages are slow if one takes longer than this: 1 ms. */
+/* Huge pages are slow if touching one takes longer than this: 1 ms. */
 #define SLOW_NS			UINT64_C(1000000)
 
 /* After a slow huge page, no huge pages are asked for during this time: 0.5 s. */
 #define REMEMBERED_NS	UINT64_C(500000000)
+
+/* Huge pages that are made by one call, between two looks at the clock */
+#define COLLAPSE_PAGES	8
 
 /* Systems other than Linux have no such pages: size_is_known() is false there. */
 #ifndef MADV_HUGEPAGE
@@ -68,37 +71,22 @@ size_is_known(void)
 	return MADV_HUGEPAGE != 0 && page * (page / 8) == GPUSORT_HUGE_PAGE;
 }
 
-/* Were huge pages slow lately?  *now: the time */
-static bool
-were_slow(uint64_t *now)
-{
-	*now = gpusort_clock_ns();
-	return *now < __atomic_load_n(&slow_until, __ATOMIC_RELAXED);
-}
-
-/* Notes that huge pages have been made since then.  Returns whether they were fast. */
-static bool
-note_speed(size_t pages, uint64_t begun)
-{
-	uint64_t	done = gpusort_clock_ns();
-
-	if (done - begun <= pages * SLOW_NS)
-		return true;
-	__atomic_store_n(&slow_until, done + REMEMBERED_NS, __ATOMIC_RELAXED);
-	return false;
-}
-
 /* Touches a huge page, unless they were slow lately.  Returns whether it was fast. */
 static bool
 touch_is_fast(char *page)
 {
-	uint64_t	begun;
+	uint64_t	begun = gpusort_clock_ns();
+	uint64_t	done;
 
-	if (were_slow(&begun))
+	if (begun < __atomic_load_n(&slow_until, __ATOMIC_RELAXED))
 		return false;
 	(void) madvise(page, GPUSORT_HUGE_PAGE, MADV_HUGEPAGE);
 	*(volatile char *) page = 0;
-	return note_speed(1, begun);
+	done = gpusort_clock_ns();
+	if (done - begun <= SLOW_NS)
+		return true;
+	__atomic_store_n(&slow_until, done + REMEMBERED_NS, __ATOMIC_RELAXED);
+	return false;
 }
 
 void
@@ -114,17 +102,27 @@ gpusort_huge_pages_ask(void *mem, size_t bytes)
 }
 
 bool
-gpusort_huge_pages_collapse(void *mem, size_t bytes)
+gpusort_huge_pages_collapse(void *mem, size_t bytes, int64_t *ns)
 {
-	uint64_t	begun;
-	bool		made;
-
 	/* MADV_COLLAPSE of a part that has no whole huge page may report success */
-	if (!size_is_known() || were_slow(&begun))
+	if (!size_is_known())
 		return false;
-	made = madvise(mem, bytes, MADV_COLLAPSE) == 0;
-	(void) note_speed(bytes / GPUSORT_HUGE_PAGE, begun);
-	return made;
+	for (size_t done = 0; done < bytes;)
+	{
+		size_t		left = (bytes - done) / GPUSORT_HUGE_PAGE;
+		size_t		pages = left < COLLAPSE_PAGES ? left : COLLAPSE_PAGES;
+		uint64_t	begun = gpusort_clock_ns();
+		int			failed;
+
+		if (*ns <= 0)
+			return false;
+		failed = madvise((char *) mem + done, pages * GPUSORT_HUGE_PAGE, MADV_COLLAPSE);
+		*ns -= (int64_t) (gpusort_clock_ns() - begun);
+		if (failed)
+			return false;
+		done += pages * GPUSORT_HUGE_PAGE;
+	}
+	return true;
 }
 
 /* ---- large buffers ---- */
@@ -481,6 +479,16 @@ gpusort_large_unshare(const GpusortSharedBuffer *buffer)
  * ----------------------------------------------------------------
  */
 
+/*
+ * Mostly a huge page takes less than FAST_HUGE_NS nanoseconds, and saves more.  But on a virtual machine that
+ * had given its memory back to the host it takes 5 ms, and pays only in the session's next queries.  Then a process
+ * may spend FIRST_HUGE_NS on huge pages, and a HUGE_PART'th of the time since it began.
+ */
+#define FAST_HUGE_NS	1000000
+#define FIRST_HUGE_NS	2000000
+#define HUGE_PART		8
+#define STEP_HUGE_NS	20000000
+
 /* Signals have to wait for a step to end, and a call for one at most, or this long for the thread: 10 ms. */
 #define STEP_BYTES		(8 * GPUSORT_HUGE_PAGE)
 #define WAIT_NS			10000000
@@ -491,6 +499,7 @@ gpusort_page_maker_begin(GpusortPageMaker *maker, int fd, char *mem, size_t made
 	*maker = (GpusortPageMaker) {
 		.fd = fd,
 		.mem = mem,
+		.begun = gpusort_clock_ns(),
 		.made = made,
 	};
 }
@@ -515,13 +524,23 @@ allocate(int fd, size_t begin, size_t bytes)
 static bool
 make_pages(GpusortPageMaker *maker, size_t begin, size_t end)
 {
+	int64_t		allowed = FIRST_HUGE_NS + (int64_t) (gpusort_clock_ns() - maker->begun) / HUGE_PART - maker->spent;
+	int64_t		left;
+	bool		done;
+
 	/* a huge page takes the place of one page at least */
 	for (size_t page = begin; page < end; page += GPUSORT_HUGE_PAGE)
 	{
 		if (!allocate(maker->fd, page, 1))
 			return false;
 	}
-	if (gpusort_huge_pages_collapse(maker->mem + begin, end - begin))
+	if (maker->fast || allowed > STEP_HUGE_NS)
+		allowed = STEP_HUGE_NS;
+	left = allowed;
+	done = gpusort_huge_pages_collapse(maker->mem + begin, end - begin, &left);
+	maker->spent += allowed - left;
+	maker->fast = done && allowed - left <= (int64_t) ((end - begin) / GPUSORT_HUGE_PAGE) * FAST_HUGE_NS;
+	if (done)
 		return true;
 	if (!allocate(maker->fd, begin, end - begin))
 		return false;

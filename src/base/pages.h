@@ -36,10 +36,11 @@ extern "C"
 extern void gpusort_huge_pages_ask(void *mem, size_t bytes);
 
 /*
- * Makes huge pages of the pages of a mapped file in memory, unless huge pages were slow lately.  mem and bytes
- * are multiples of a huge page, and each of them has at least one page.  Returns whether all of it has huge pages now.
+ * Makes huge pages of the pages of a mapped file in memory until the time, in nanoseconds, has
+ * been used up, and subtracts what it takes.  mem and bytes are multiples of a huge page, and
+ * each of them has at least one page.  Returns whether all of it has huge pages now.
  */
-extern bool gpusort_huge_pages_collapse(void *mem, size_t bytes);
+extern bool gpusort_huge_pages_collapse(void *mem, size_t bytes, int64_t *ns);
 
 /* ---- large buffers ---- */
 
@@ -122,6 +123,9 @@ typedef struct GpusortPageMaker
 {
 	int			fd;
 	char	   *mem;			/* where the file is mapped */
+	uint64_t	begun;			/* ns of base/clock.h */
+	int64_t		spent;			/* ns spent on huge pages */
+	bool		fast;			/* those of the last step were made fast */
 
 	/* With a thread, protected by lock */
 	bool		threaded;		/* there is one; not protected */

@@ -41,18 +41,19 @@ int
 main(void)
 {
 	char	   *buffer = memory + GPUSORT_HUGE_PAGE - (uintptr_t) memory % GPUSORT_HUGE_PAGE;
+	int64_t		ns = INT64_MAX;
 
 	page_bytes = 4096;
 	gpusort_huge_pages_ask(buffer, HUGE_PAGES * GPUSORT_HUGE_PAGE);
 	CHECK(advised >= HUGE_PAGES * GPUSORT_HUGE_PAGE, "huge pages are asked for");
-	CHECK(gpusort_huge_pages_collapse(buffer, HUGE_PAGES * GPUSORT_HUGE_PAGE), "huge pages are made");
+	CHECK(gpusort_huge_pages_collapse(buffer, HUGE_PAGES * GPUSORT_HUGE_PAGE, &ns), "huge pages are made");
 
 	for (page_bytes = 16384; page_bytes <= 65536; page_bytes *= 4)
 	{
 		advised = 0;
 		gpusort_huge_pages_ask(buffer, HUGE_PAGES * GPUSORT_HUGE_PAGE);
 		CHECK(advised == 0, "with pages of %ld bytes, no huge pages are asked for", page_bytes);
-		CHECK(!gpusort_huge_pages_collapse(buffer, HUGE_PAGES * GPUSORT_HUGE_PAGE) && advised == 0,
+		CHECK(!gpusort_huge_pages_collapse(buffer, HUGE_PAGES * GPUSORT_HUGE_PAGE, &ns) && advised == 0,
 			  "with pages of %ld bytes, no huge pages are made", page_bytes);
 	}
 	return check_summary();
