@@ -53,15 +53,19 @@ struct Copy
 	}
 };
 
+inline bool
+same(const Copy &a, const Copy &b)
+{
+	return a.length == b.length && memcmp(a.bytes, b.bytes, a.length) == 0;
+}
+
 /* Compares as varstr_cmp() does, and leaves equal strings to the caller. */
 inline GpusortCollateVerdict
 judge(const Copy &before, const Copy &current, const GpusortCollateInput &input)
 {
 	int			order;
 
-	if (!before.readable || !current.readable)
-		return GPUSORT_COLLATE_LEFT;
-	if (before.length == current.length && memcmp(before.bytes, current.bytes, current.length) == 0)
+	if (!before.readable || !current.readable || same(before, current))
 		return GPUSORT_COLLATE_LEFT;
 	order = strcoll_l(before.bytes, current.bytes, input.locale);
 	if (order == 0)
@@ -79,6 +83,7 @@ struct Verifier
 	int			thread;
 	unsigned	pairs = 0;
 	Copy		copies[2];
+	Copy		first;
 
 	Verifier(const GpusortCollateInput &input, uint8_t *verdicts, Crew &crew, int thread):
 		input(input), verdicts(verdicts), crew(crew), thread(thread)
@@ -93,6 +98,8 @@ struct Verifier
 		Copy	   *current = &copies[1];
 		bool		taken = false;	/* *before is the string of the place before */
 
+		if (input.with_first)
+			first.take(input, 0);
 		for (size_t i = begin; i < end; i++)
 		{
 			GpusortCollateTask task = input.task(input.arg, i);
@@ -108,7 +115,11 @@ struct Verifier
 			if (!taken)
 				before->take(input, i - 1);
 			current->take(input, i);
-			verdicts[i] = judge(*before, *current, input);
+			/* in an order by words, equal strings mostly follow each other */
+			if (input.with_first && taken && before->readable && current->readable && same(*before, *current))
+				verdicts[i] = verdicts[i - 1];
+			else
+				verdicts[i] = judge(input.with_first ? first : *before, *current, input);
 			std::swap(before, current);
 			taken = true;
 		}

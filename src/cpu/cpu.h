@@ -184,6 +184,7 @@ typedef struct GpusortCollateInput
 								 * replaced; the caller must compare one with a byte
 								 * that becomes 0 */
 	bool		descending;
+	bool		with_first;		/* each place is compared with the first one, not the one before */
 	size_t		n;				/* places */
 
 	/*
@@ -199,7 +200,7 @@ typedef struct GpusortCollateInput
 
 /*
  * Sets verdicts[i], which has room for n, to the GpusortCollateVerdict about place i
- * and the one before; verdicts[0] to GPUSORT_COLLATE_IN_ORDER.  Strings compare by strcoll_l(), and
+ * and the one before, or the first one; verdicts[0] to GPUSORT_COLLATE_IN_ORDER.  Strings compare by strcoll_l(), and
  * by their bytes if that finds them equal, all that reversed if descending.
  */
 extern GpusortCpuStatus gpusort_collate_verify(const GpusortCollateInput *input, uint8_t *verdicts,

@@ -79,4 +79,11 @@ extern bool gpusort_strings_read(const GpusortStrings *strings, uint32 row, Gpus
  */
 extern void gpusort_verify_order(GpusortStream *stream, uint32 *order, uint64 rows);
 
+/*
+ * Compares rows that have the same deciding words with the first of them, as far as
+ * threads can: by strings under libc.  Sets verdicts, which has room for all rows, to
+ * GpusortCollateVerdicts.
+ */
+extern void gpusort_verify_with_first(GpusortStream *stream, uint32 *order, uint64 rows, uint8 *verdicts);
+
 #endif							/* GPUSORT_SORT_TIES_H */

@@ -11,8 +11,9 @@
  *
  * Rows behind the bound are found by their words, and where these do not decide, by comparing
  * with the bound's row, of which a copy is kept.  The bound is found by selection among the
- * rows with its words: two to four comparisons a row, where sorting takes log2(2 N).  If words
- * only propose an order, threads verify it, which takes one (verify.c).
+ * rows with its words: two to four comparisons a row, where sorting takes log2(2 N).  Words
+ * that only propose an order (verify.c) decide nothing, but tell which row is probably the
+ * N-th: threads compare all rows with it.
  *
  * If the parent uses N rows of each group, a trim removes what is behind the first N rows of each group: a hash table
  * finds it, and removes later rows before they are copied (group_table.c), or a sort does (group_trim.c), without a bound.
@@ -31,11 +32,15 @@
 #include "port/pg_bitutils.h"
 
 #include "base/memory.h"
+#include "cpu/cpu.h"
 #include "sort/sort_state.h"
 #include "sort/ties.h"
 
 /* The least rows at which a trim is made: fewer would not be worth its fixed costs. */
 #define LEAST_ROWS		4096
+
+/* How often a selection among rows in a proposed order takes the row at the place as its pivot */
+#define GUESSED_PIVOTS	2
 
 /* The LIMIT fetches many rows if it fetches more than one of this many that are expected. */
 #define MANY_PART		4.0
@@ -83,15 +88,18 @@ has_bound_words(const GpusortStream *stream, uint32 row)
  * Puts the row at order[place] which would be there if the n rows were sorted by the
  * comparators, lesser rows in front of it, and greater ones behind.  Equal rows are
  * adjacent to it.  This is Hoare's selection, which keeps the order of the rows otherwise.
+ * If words have proposed the order, the first pivots are the rows at the place.
  */
 static void
 select_row(GpusortStream *stream, uint32 *order, uint64 n, uint64 place)
 {
+	uint8	   *verdicts = gpusort_memory_alloc(stream->set_cxt, n);
 	uint32	   *others = gpusort_memory_alloc(stream->set_cxt, n * sizeof(uint32));
+	int			guesses = stream->rows.doubt.proposed >= 0 ? GUESSED_PIVOTS : 0;
 
-	while (n > 1)
+	for (; n > 1; guesses--)
 	{
-		uint64		pivot = pg_prng_uint64_range(&pg_global_prng_state, 0, n - 1);
+		uint64		pivot = guesses > 0 ? place : pg_prng_uint64_range(&pg_global_prng_state, 0, n - 1);
 		uint64		less = 0;
 		uint64		equal = 1;	/* rows at the beginning of others, with the pivot */
 		uint64		greater = n;	/* rows from here on to its end, the last one first */
@@ -99,15 +107,19 @@ select_row(GpusortStream *stream, uint32 *order, uint64 n, uint64 place)
 		others[0] = order[pivot];
 		memmove(order + 1, order, pivot * sizeof(uint32));
 		order[0] = others[0];
+		gpusort_verify_with_first(stream, order, n, verdicts);
 		gpusort_rowstore_put(&stream->rows.store, others[0], stream->right);
 		for (uint64 i = 1; i < n; i++)
 		{
-			int			result;
+			int			result = verdicts[i] == GPUSORT_COLLATE_OUT_OF_ORDER ? -1 : 1;
 
 			/* a comparison may detoast megabytes */
 			CHECK_FOR_INTERRUPTS();
-			gpusort_rowstore_put(&stream->rows.store, order[i], stream->left);
-			result = gpusort_rowkey_compare(stream->rows.key, stream->left, stream->right);
+			if (verdicts[i] == GPUSORT_COLLATE_LEFT)
+			{
+				gpusort_rowstore_put(&stream->rows.store, order[i], stream->left);
+				result = gpusort_rowkey_compare(stream->rows.key, stream->left, stream->right);
+			}
 			if (result < 0)
 				order[less++] = order[i];
 			else
@@ -128,12 +140,13 @@ select_row(GpusortStream *stream, uint32 *order, uint64 n, uint64 place)
 			break;
 	}
 	pfree(others);
+	pfree(verdicts);
 }
 
 /*
  * Puts the N-th row at its place among those that have its words; rows in front are
  * less or equal.  Strings that compare by bytes are sorted, which costs less than
- * comparing them (cpu/tied.cc).
+ * comparing them (tie_group.c).
  */
 static void
 select_bound(GpusortStream *stream, uint32 *order, uint64 rows)
@@ -141,7 +154,6 @@ select_bound(GpusortStream *stream, uint32 *order, uint64 rows)
 	uint64		last = stream->limit.rows - 1;
 	uint64		begin = last;
 	uint64		end = last + 1;
-	GpusortDoubt doubt = stream->rows.doubt;
 	int			column;
 
 	for (; begin > 0 && has_bound_words(stream, order[begin - 1]); begin--)
@@ -150,15 +162,10 @@ select_bound(GpusortStream *stream, uint32 *order, uint64 rows)
 		CHECK_FOR_INTERRUPTS();
 	gpusort_rowstore_put(&stream->rows.store, order[last], stream->left);
 	column = gpusort_rowkey_open_column(stream->rows.key, stream->left);
-	if (doubt.proposed < 0 && (column < 0 || !gpusort_rowkey_order(stream->rows.key, column).by_bytes))
-	{
-		select_row(stream, order + begin, end - begin, last - begin);
-		return;
-	}
-	if (doubt.undecided != 0)
+	if (column >= 0 && gpusort_rowkey_order(stream->rows.key, column).by_bytes)
 		gpusort_ties_break(stream, order + begin, end - begin, NULL);
-	if (doubt.proposed >= 0)
-		gpusort_verify_order(stream, order + begin, end - begin);
+	else
+		select_row(stream, order + begin, end - begin, last - begin);
 }
 
 /* Does element i of the block equal the bound? */

@@ -43,6 +43,7 @@ typedef struct Verification
 	GpusortStream *stream;
 	GpusortColumnOrder by;		/* of the proposed column */
 	bool		crowded;		/* equal words before the column do not mean equal values */
+	bool		with_first;		/* rows are compared with the first one, not with the one before */
 	uint32	   *order;
 	uint64		rows;
 	GpusortStrings strings;		/* the column's */
@@ -71,6 +72,8 @@ task_at(void *arg, size_t place)
 		gpusort_rowstore_look_ahead(&stream->rows.store, order, verification->rows, place, 1);
 	if (place + KEY_AHEAD < verification->rows)
 		__builtin_prefetch(gpusort_keyset_key(stream->set, order[place + KEY_AHEAD]));
+	if (verification->with_first)
+		return verification->crowded ? GPUSORT_COLLATE_LEAVE : GPUSORT_COLLATE_COMPARE;
 	before = gpusort_keyset_key(stream->set, order[place - 1]);
 	key = gpusort_keyset_key(stream->set, order[place]);
 	for (int i = 0; i < stream->set_spec.words; i++)
@@ -82,7 +85,7 @@ task_at(void *arg, size_t place)
 	return GPUSORT_COLLATE_SKIP;
 }
 
-/* Compares the strings of rows in threads, each with the one before. */
+/* Compares the strings of rows in threads, each with the one before or with the first one. */
 static void
 compare_strings(Verification *verification, uint8 *verdicts)
 {
@@ -91,6 +94,7 @@ compare_strings(Verification *verification, uint8 *verdicts)
 		.locale = verification->by.libc->locale,
 		.small = verification->by.lowered ? gpusort_citext_ascii() : NULL,
 		.descending = verification->by.descending,
+		.with_first = verification->with_first,
 		.n = verification->rows,
 		.task = task_at,
 		.string = string_at,
@@ -105,6 +109,20 @@ compare_strings(Verification *verification, uint8 *verdicts)
 	options = gpusort_cpu_options_take(verification->rows);
 	(void) gpusort_collate_verify(&input, verdicts, &options);
 	gpusort_cpu_options_give();
+}
+
+void
+gpusort_verify_with_first(GpusortStream *stream, uint32 *order, uint64 rows, uint8 *verdicts)
+{
+	Verification verification = {.stream = stream, .with_first = true, .order = order, .rows = rows};
+
+	if (stream->rows.doubt.proposed < 0)
+	{
+		memset(verdicts, GPUSORT_COLLATE_LEFT, rows);
+		return;
+	}
+	verification.by = gpusort_rowkey_order(stream->rows.key, stream->rows.doubt.proposed);
+	compare_strings(&verification, verdicts);
 }
 
 /*

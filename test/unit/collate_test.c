@@ -18,6 +18,7 @@ static uint64_t strings_read;
 static int	served;
 static int	served_beside_work;
 static const uint8_t *small;
+static bool all_with_first;
 
 static GpusortCollateTask
 task(void *arg, size_t place)
@@ -38,7 +39,7 @@ string(void *arg, size_t place, GpusortString *string)
 static GpusortCpuStatus
 verify(size_t n, bool descending, int threads)
 {
-	GpusortCollateInput input = {newlocale(LC_ALL_MASK, "C", (locale_t) 0), small, descending, n, task, string, NULL};
+	GpusortCollateInput input = {newlocale(LC_ALL_MASK, "C", (locale_t) 0), small, descending, all_with_first, n, task, string, NULL};
 	GpusortCpuOptions options = {threads, cancel_later, refuse};
 	GpusortCpuStatus status;
 
@@ -62,6 +63,7 @@ test_few(void)
 	static const char *const few[] = {"a", "b", "b", "ba", "b", "", NULL, "z", "a"};
 	static const uint8_t ascending[] = {0, 0, 2, 0, 1, 1, 2, 2, 1};
 	static const uint8_t descending[] = {0, 1, 2, 1, 0, 0, 2, 2, 0};
+	static const uint8_t with_first[] = {0, 0, 0, 0, 0, 1, 2, 0, 2};
 
 	calls_left = 1000;
 	for (int i = 0; i < LENGTH(few); i++)
@@ -70,6 +72,10 @@ test_few(void)
 	CHECK(memcmp(verdicts, ascending, sizeof(ascending)) == 0, "verdicts of an ascending order");
 	CHECK(verify(LENGTH(few), true, 1) == GPUSORT_CPU_OK, "descending");
 	CHECK(memcmp(verdicts, descending, sizeof(descending)) == 0, "verdicts of a descending order");
+	all_with_first = true;
+	CHECK(verify(LENGTH(few), false, 1) == GPUSORT_CPU_OK, "with the first string");
+	CHECK(memcmp(verdicts, with_first, sizeof(with_first)) == 0, "verdicts about each string and the first one");
+	all_with_first = false;
 
 	tasks[4] = GPUSORT_COLLATE_SKIP;
 	tasks[5] = GPUSORT_COLLATE_LEAVE;
@@ -157,7 +163,7 @@ serve(void)
 static void
 test_pauses(void)
 {
-	GpusortCollateInput input = {newlocale(LC_ALL_MASK, "C", (locale_t) 0), NULL, false, PLACES, task, string, NULL};
+	GpusortCollateInput input = {newlocale(LC_ALL_MASK, "C", (locale_t) 0), NULL, false, false, PLACES, task, string, NULL};
 
 	for (int i = 0; i < PLACES; i++)
 		set(i, i % 1000 == 999 ? "b" : "a");
