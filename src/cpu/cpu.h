@@ -208,6 +208,9 @@ extern GpusortCpuStatus gpusort_collate_verify(const GpusortCollateInput *input,
 
 /* ---- tied.cc ---- */
 
+/* Groups of more rows are left to the caller, who can sort them by words in several threads. */
+#define GPUSORT_TIED_ROWS	1024
+
 /* The relation of a place of the order to the one before it */
 typedef enum GpusortTie
 {

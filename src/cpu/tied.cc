@@ -29,53 +29,47 @@ namespace
 constexpr size_t PART = 4096;
 constexpr size_t CHECK_PLACES = 1024;
 
-/* Comparing this many bytes takes about as long as a place. */
+/*
+ * Comparing this many bytes takes about as long as a place.  The caller must sort groups with
+ * more than GROUP_BYTES, so that a thread asks every few milliseconds whether to stop.
+ */
 constexpr size_t PLACE_BYTES = 64;
-
-/* Rows of a group that take no memory of their own, and rows that are sorted without a check */
-constexpr size_t FEW_ROWS = 1024;
-constexpr size_t AT_ONCE = 4096;
+constexpr size_t GROUP_BYTES = 1024 * 1024;
 
 /* Look-ahead of prefetches, in places */
 constexpr size_t AHEAD = 24;
 
-/* Bytes of a string that a word has, and what is in its last byte if the string has more */
-constexpr uint32_t WORD_BYTES = 7;
-constexpr uint64_t MORE = 8;
-
 /* A row of the group that a thread sorts */
 struct Row
 {
-	uint64_t	word;			/* of the bytes behind those that its string shares with others: see word_at() */
+	uint64_t	word;			/* the 8 bytes behind the prefix that all strings share */
 	const char *bytes;
 	uint32_t	length;
 	uint32_t	row;
 };
 
-/* Returns how many of their first limit bytes two strings share, which share skip of them at least. */
+/* Returns the length of the prefix that two strings share in their first limit bytes. */
 inline uint32_t
-common_bytes(const Row &a, const Row &b, uint32_t skip, uint32_t limit)
+common_bytes(const char *a, const char *b, uint32_t limit)
 {
+	uint32_t	common = 0;
+
 	/* most rows that tie have the same string */
-	if (memcmp(a.bytes + skip, b.bytes + skip, limit - skip) == 0)
+	if (memcmp(a, b, limit) == 0)
 		return limit;
-	while (a.bytes[skip] == b.bytes[skip])
-		skip++;
-	return skip;
+	while (a[common] == b[common])
+		common++;
+	return common;
 }
 
-/*
- * Returns the 7 bytes at place as a number that compares as they do, padded with zeros, and behind them how many they are, or
- * MORE.  So strings with equal words that do not end with MORE are equal.
- */
+/* Returns the 8 bytes at place as a number that compares as they do, padded with zeros. */
 inline uint64_t
 word_at(const Row &row, uint32_t place)
 {
-	uint32_t	left = row.length - place;
 	uint64_t	word = 0;
 
-	memcpy(&word, row.bytes + place, std::min(left, WORD_BYTES));
-	return be64toh(word) | (left > WORD_BYTES ? MORE : left);
+	memcpy(&word, row.bytes + place, std::min<size_t>(row.length - place, sizeof(word)));
+	return be64toh(word);
 }
 
 /* A thread's place for the group that it sorts */
@@ -84,170 +78,88 @@ struct Sorter
 	const GpusortTieInput &input;
 	uint32_t   *order;
 	uint8_t    *ties;
-	Crew	   &crew;
-	int			thread;
 	size_t		work = 0;		/* places since the last check */
-	Row			few[FEW_ROWS];
+	Row			rows[GPUSORT_TIED_ROWS];
 
-	Sorter(const GpusortTieInput &input, uint32_t *order, uint8_t *ties, Crew &crew, int thread):
-		input(input), order(order), ties(ties), crew(crew), thread(thread)
+	Sorter(const GpusortTieInput &input, uint32_t *order, uint8_t *ties):
+		input(input), order(order), ties(ties)
 	{
 	}
 
-	/* Counts places that work is done for.  Returns true if stopped. */
-	bool
-	stopped(size_t places)
+	/* Compares the strings of two rows, which share the first skip bytes. */
+	static int
+	compare(const Row &a, const Row &b, uint32_t skip)
 	{
-		work += places;
-		if (work < CHECK_PLACES)
-			return false;
-		work = 0;
-		return crew.stopped(thread);
-	}
-
-	/* Does row a come before row b?  Words begin behind the first skip bytes, which all strings share. */
-	bool
-	before(const Row &a, const Row &b, uint32_t skip) const
-	{
-		int			result = 0;
+		int			result;
 
 		if (a.word != b.word)
-			return (a.word < b.word) != input.descending;
-		if ((a.word & 0xff) == MORE)
-			result = memcmp(a.bytes + skip, b.bytes + skip, std::min(a.length, b.length) - skip);
-		if (result == 0 && a.length != b.length)
-			result = a.length < b.length ? -1 : 1;
-		return result != 0 ? (result < 0) != input.descending : a.row < b.row;
+			return a.word < b.word ? -1 : 1;
+		result = memcmp(a.bytes + skip, b.bytes + skip, std::min(a.length, b.length) - skip);
+		if (result != 0)
+			return result;
+		return a.length < b.length ? -1 : a.length > b.length;
 	}
 
-	/*
-	 * Sorts rows, which share the first skip bytes, and have their words: quicksort by words, then by the words behind
-	 * equal ones.  Returns false if stopped.
-	 */
+	/* Reads the strings of n rows into rows.  Returns false if one cannot be read or they are too long. */
 	bool
-	sort_words(Row *rows, size_t n, uint32_t skip)
+	read(const uint32_t *numbers, size_t n)
 	{
-		while (n > AT_ONCE)
-		{
-			uint64_t	a = rows[n / 4].word;
-			uint64_t	b = rows[n / 2].word;
-			uint64_t	pivot = std::max(std::min(a, b), std::min(std::max(a, b), rows[n - n / 4].word));
-			size_t		less = 0;
-			size_t		greater = n;
-
-			for (size_t i = 0; i < greater;)
-			{
-				if (stopped(1))
-					return false;
-				if (rows[i].word == pivot)
-					i++;
-				else if ((rows[i].word < pivot) != input.descending)
-					std::swap(rows[i++], rows[less++]);
-				else
-					std::swap(rows[i], rows[--greater]);
-			}
-			if (!sort_behind(rows + less, greater - less, skip))
-				return false;
-			/* the calls for the smaller parts are not deeper than the logarithm of n */
-			if (!(less < n - greater ? sort_words(rows, less, skip) : sort_words(rows + greater, n - greater, skip)))
-				return false;
-			if (less < n - greater)
-			{
-				rows += greater;
-				n -= greater;
-			}
-			else
-				n = less;
-		}
-		std::sort(rows, rows + n, [=](const Row &a, const Row &b) {
-			return before(a, b, skip);
-		});
-		return !stopped(n);
-	}
-
-	/* Sorts rows with equal words. */
-	bool
-	sort_behind(Row *rows, size_t n, uint32_t skip)
-	{
-		bool		equal = (rows[0].word & 0xff) != MORE;
-		uint32_t	common = rows[0].length;
-
-		if (n <= AT_ONCE)
-			return sort_words(rows, n, skip);
-		for (size_t i = 1; i < n && !equal; i++)
-		{
-			if (stopped(1 + common / PLACE_BYTES))
-				return false;
-			common = common_bytes(rows[0], rows[i], skip, std::min(common, rows[i].length));
-		}
-		for (size_t i = 0; i < n; i++)
-		{
-			/* equal strings are sorted by row number */
-			rows[i].word = !equal ? word_at(rows[i], common) : input.descending ? ~(uint64_t) rows[i].row : rows[i].row;
-			if (stopped(1))
-				return false;
-		}
-		return sort_words(rows, n, common);
-	}
-
-	/*
-	 * Sorts the group of the n places from begin on in rows, unless the caller must do it: if a string cannot be read, or
-	 * their order is another one.  Returns false if stopped.
-	 */
-	bool
-	sort_rows(Row *rows, size_t begin, size_t n)
-	{
-		uint32_t	skip = 0;	/* bytes that all strings share */
-		bool		ready = true;	/* equal strings, by row number */
+		size_t		bytes = 0;
 
 		for (size_t i = 0; i < n; i++)
 		{
 			GpusortString string;
 
-			if (n > FEW_ROWS && i + AHEAD < n)
-				input.prefetch(input.arg, order[begin + i + AHEAD]);
-			if (!input.string(input.arg, order[begin + i], &string) || string.bytes == NULL)
-				return true;
-			rows[i] = {0, string.bytes, static_cast<uint32_t>(string.length), order[begin + i]};
-			skip = i == 0 ? rows[i].length : common_bytes(rows[0], rows[i], 0, std::min(skip, rows[i].length));
+			if (!input.string(input.arg, numbers[i], &string) || string.bytes == NULL)
+				return false;
+			bytes += string.length;
+			if (bytes > GROUP_BYTES)
+				return false;
+			rows[i] = {0, string.bytes, static_cast<uint32_t>(string.length), numbers[i]};
+		}
+		work += bytes / PLACE_BYTES;
+		return true;
+	}
+
+	/* Sorts the group of the places from begin to end - 1, unless the caller must do it. */
+	void
+	sort(size_t begin, size_t end)
+	{
+		size_t		n = end - begin;
+		bool		descending = input.descending;
+		uint32_t	skip;
+		bool		ready = true;	/* equal strings, by row number */
+
+		if (!read(order + begin, n))
+			return;
+		skip = rows[0].length;
+		for (size_t i = 1; i < n; i++)
+		{
+			skip = common_bytes(rows[0].bytes, rows[i].bytes, std::min(skip, rows[i].length));
 			if (skip < rows[0].length || skip < rows[i].length)
 			{
 				ready = false;
 				if (!input.by_bytes)
-					return true;
+					return;
 			}
-			ready = ready && (i == 0 || rows[i - 1].row < rows[i].row);
-			if (stopped(1 + skip / PLACE_BYTES))
-				return false;
-		}
-		for (size_t i = 0; i < n && !ready; i++)
-			rows[i].word = word_at(rows[i], skip);
-		if (!ready && !sort_words(rows, n, skip))
-			return false;
-		for (size_t i = 1; i < n; i++)
-		{
-			bool		equal = !input.decides && rows[i - 1].length == rows[i].length &&
-				memcmp(rows[i - 1].bytes + skip, rows[i].bytes + skip, rows[i].length - skip) == 0;
-
-			__atomic_store_n(&ties[begin + i], equal ? GPUSORT_TIE_LEFT : GPUSORT_TIE_BROKEN, __ATOMIC_RELAXED);
-			if (stopped(1))
-				return false;
+			ready = ready && rows[i - 1].row < rows[i].row;
 		}
 		for (size_t i = 0; i < n; i++)
+			rows[i].word = word_at(rows[i], skip);
+		if (!ready)
+			std::sort(rows, rows + n, [=](const Row &a, const Row &b) {
+				int			result = compare(a, b, skip);
+
+				return result != 0 ? (result < 0) != descending : a.row < b.row;
+			});
+		order[begin] = rows[0].row;
+		for (size_t i = 1; i < n; i++)
+		{
 			order[begin + i] = rows[i].row;
-		return true;
-	}
-
-	/* Sorts the group of n places from begin on, unless the caller must do it.  Returns false if stopped. */
-	bool
-	sort(size_t begin, size_t n)
-	{
-		Row		   *rows = n <= FEW_ROWS ? few : allocate<Row>(n);
-		bool		going = rows == NULL || sort_rows(rows, begin, n);
-
-		if (rows != few)
-			release(rows, n);
-		return going;
+			__atomic_store_n(&ties[begin + i],
+							 input.decides || compare(rows[i - 1], rows[i], skip) != 0 ? GPUSORT_TIE_BROKEN : GPUSORT_TIE_LEFT,
+							 __ATOMIC_RELAXED);
+		}
 	}
 
 	bool
@@ -258,7 +170,7 @@ struct Sorter
 
 	/* Sorts the groups that begin at the places from begin to end - 1.  Returns false if stopped. */
 	bool
-	sort_part(size_t begin, size_t end)
+	sort_part(size_t begin, size_t end, Crew &crew, int thread)
 	{
 		size_t		ahead;
 
@@ -267,17 +179,29 @@ struct Sorter
 		ahead = begin;
 		for (size_t next; begin < end; begin = next)
 		{
-			for (next = begin + 1; continues(next);)
+			for (next = begin + 1; next - begin <= GPUSORT_TIED_ROWS && continues(next);)
 				next++;
 			/* the places behind this part may be another thread's */
-			for (; ahead < std::min(std::min(next, begin + FEW_ROWS) + AHEAD, end); ahead++)
+			for (; ahead < std::min(next + AHEAD, end); ahead++)
 			{
 				if (continues(ahead) || continues(ahead + 1))
 					input.prefetch(input.arg, order[ahead]);
 			}
-			ahead = std::max(ahead, next);
-			if (stopped(next - begin) || (next - begin > 1 && !sort(begin, next - begin)))
-				return false;
+			work += next - begin;
+			if (next - begin > GPUSORT_TIED_ROWS)
+			{
+				/* a group for the caller; its places behind this part are skipped there */
+				while (next < end && continues(next))
+					next++;
+			}
+			else if (next - begin > 1)
+				sort(begin, next);
+			if (work >= CHECK_PLACES)
+			{
+				work = 0;
+				if (crew.stopped(thread))
+					return false;
+			}
 		}
 		return !crew.stopped(thread);
 	}
@@ -313,9 +237,9 @@ gpusort_tied_sort(const GpusortTieInput *input, uint32_t *order, uint8_t *ties,
 	if (input->string != NULL && crew.status() == GPUSORT_CPU_OK)
 	{
 		for_parts(&crew, input->n, PART, [&](size_t begin, size_t end, int thread) {
-			Sorter		sorter(*input, order, ties, crew, thread);
+			Sorter		sorter(*input, order, ties);
 
-			return sorter.sort_part(begin, end);
+			return sorter.sort_part(begin, end, crew, thread);
 		});
 	}
 	return crew.status();

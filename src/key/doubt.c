@@ -113,7 +113,7 @@ gpusort_rowkey_order(const GpusortRowKey *key, int number)
 	return (GpusortColumnOrder)
 	{
 		.descending = column->descending,
-			.by_bytes = column->kind == GPUSORT_ROW_TEXT && !column->lowered,
+			.by_bytes = column->kind == GPUSORT_ROW_TEXT,
 			.libc = column->kind == GPUSORT_ROW_LIBC ? column->weights.libc : NULL,
 			.is_name = column->kind == GPUSORT_ROW_LIBC && column->is_name,
 			.blank_padded = column->blank_padded,
@@ -188,6 +188,34 @@ gpusort_rowkey_compare_values(GpusortRowKey *key, int column, Datum a, bool a_is
 							  Datum b, bool b_isnull)
 {
 	return ApplySortComparator(a, a_isnull, b, b_isnull, &key->comparators[column]);
+}
+
+void
+gpusort_rowkey_bytes(const GpusortRowKey *key, int number, Datum value,
+					 const char **bytes, Size *length)
+{
+	const GpusortRowColumn *column = &key->columns[number];
+	struct varlena *datum;
+
+	Assert(column->kind == GPUSORT_ROW_TEXT);
+	datum = PG_DETOAST_DATUM_PACKED(value);
+	*bytes = VARDATA_ANY(datum);
+	*length = VARSIZE_ANY_EXHDR(datum);
+	if (column->lowered)
+		*bytes = gpusort_citext_lower(*bytes, *length, palloc(*length), *length, length);
+	if (column->blank_padded)
+		*length = bpchartruelen((char *) *bytes, *length);
+}
+
+Size
+gpusort_rowkey_copied_bytes(const GpusortRowKey *key, int number, Datum value)
+{
+	const GpusortRowColumn *column = &key->columns[number];
+
+	/* a chunk of memory of its own: a power of two, behind a header */
+	if (column->lowered && !gpusort_varlena_remote(DatumGetPointer(value)))
+		return pg_nextpower2_size_t(Max(VARSIZE_ANY_EXHDR(DatumGetPointer(value)), 8)) + 2 * MAXIMUM_ALIGNOF;
+	return gpusort_rowkey_remote_bytes(value);
 }
 
 Size

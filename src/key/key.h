@@ -393,12 +393,13 @@ typedef struct GpusortColumnOrder
 {
 	bool		descending;
 	bool		by_bytes;		/* by memcmp(), then the shorter value first, and all that reversed
-								 * if descending */
+								 * if descending; gpusort_rowkey_bytes() returns the bytes */
 	GpusortLibc *libc;			/* strings compare by strcoll() in this locale, and by their bytes
 								 * if that finds them equal; else NULL */
 	bool		is_name;		/* strings are names */
 	bool		blank_padded;	/* their trailing blanks do not count */
-	bool		lowered;		/* they are citext: they compare in small letters */
+	bool		lowered;		/* they are citext: they compare in small letters, of which
+								 * their bytes are made; else these are in the value */
 } GpusortColumnOrder;
 
 extern GpusortColumnOrder gpusort_rowkey_order(const GpusortRowKey *key, int column);
@@ -425,6 +426,16 @@ extern int gpusort_rowkey_compare_values(GpusortRowKey *key, int column, Datum a
 extern void gpusort_rowkey_encode_entry(GpusortRowKey *key, TupleTableSlot *slot, uint64 *words, uint64 *tail,
 										NullableDatum *values);
 extern int gpusort_rowkey_compare_taken(GpusortRowKey *key, const NullableDatum *a, const NullableDatum *b);
+
+/*
+ * Returns the bytes by which a value, not NULL, of a column that compares by bytes compares.  They lie within the
+ * value, or, if gpusort_rowkey_copied_bytes() is not 0, in memory that is allocated.
+ */
+extern void gpusort_rowkey_bytes(const GpusortRowKey *key, int column, Datum value,
+								 const char **bytes, Size *length);
+
+/* Returns about how many bytes gpusort_rowkey_bytes() would allocate. */
+extern Size gpusort_rowkey_copied_bytes(const GpusortRowKey *key, int column, Datum value);
 
 /* Returns the size of a value that is compressed or stored out of line, else 0. */
 extern Size gpusort_rowkey_remote_bytes(Datum value);

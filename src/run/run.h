@@ -173,6 +173,14 @@ extern void gpusort_keyset_empty(GpusortKeySet *set);
 extern void gpusort_keyset_end(GpusortKeySet *set);
 
 /*
+ * Sorts words, ascending or descending, on the CPU: order, which has room for
+ * n, becomes their positions from 0.  Equal words keep their order.  n is below
+ * 2^32.
+ */
+extern void gpusort_keyset_order_words(const uint64_t *words, size_t n, bool descending,
+									uint32_t *order);
+
+/*
  * Sorts a few keys in place, at a fraction of the cost of a key set, and fills in
  * the report.  False, with the keys unchanged, if gpusort.min_rows sends even
  * these to the device.

@@ -192,3 +192,20 @@ gpusort_keyset_sort_few(const GpusortKeySetSpec *spec, void *keys, size_t count,
 	};
 	return true;
 }
+
+void
+gpusort_keyset_order_words(const uint64_t *words, size_t n, bool descending, uint32_t *order)
+{
+	GpusortSpan span = {words, n};
+	GpusortCpuInput input = {
+		.spans = &span,
+		.nspans = 1,
+		.key_bytes = sizeof(uint64),
+		.words = 1,
+		.encoding = {GPUSORT_ENCODING_WORD, descending ? PG_UINT64_MAX : 0},
+	};
+	GpusortCpuReport report;
+
+	if (call_engine(&input, n, true, order, NULL, &report) == GPUSORT_CPU_NO_MEMORY)
+		raise_no_memory(n, sizeof(uint64));
+}

@@ -3,9 +3,9 @@
  * ties.c
  *		GpuSort breaks ties: it finds the rows whose keys have equal words.
  *
- * Threads find the groups.  They also sort them by the column that the words leave open, if its values order by
- * their bytes, or all have the same bytes (cpu/tied.cc).  The backend sorts the other groups, and those of equal values
- * that later columns decide (tie_group.c).
+ * Threads find the groups.  They also sort those of up to GPUSORT_TIED_ROWS rows by the column that
+ * the words leave open, if its values order by their bytes, or all have the same bytes (cpu/tied.cc).  The
+ * backend sorts the other groups, and those of equal values that later columns decide (tie_group.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -80,7 +80,7 @@ prefetch_row(void *arg, uint32 row)
 }
 
 /*
- * Finds the tie groups in threads, which sort those that they can.  Sets ties: see cpu/cpu.h.
+ * Finds the tie groups in threads, which sort those that they can.  Sets ties: see cpu/tied.cc.
  * marked: ties says which rows have equal words.
  */
 static void
@@ -110,7 +110,7 @@ search_ties(GpusortStream *stream, uint32 *order, uint64 rows, uint8 *ties, bool
 	{
 		gpusort_strings_begin(&search.strings, stream, column);
 		input.string = string_of;
-		input.by_bytes = by.by_bytes;
+		input.by_bytes = by.by_bytes && !by.lowered;
 		input.descending = by.descending;
 		input.decides = column + 1 == stream->spec.ncolumns;
 	}

@@ -30,6 +30,7 @@ typedef struct GpusortTiedGroup
 	Size		room;			/* bytes that may still be expanded into values */
 	int			column;			/* the column of the ORDER BY list, from 0; the rows are
 								 * equal in the columns before it */
+	bool		descending;		/* that column's direction */
 } GpusortTiedGroup;
 
 /*

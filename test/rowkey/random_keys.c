@@ -184,24 +184,18 @@ bytes_agree(const OrderedRows *ordered, int i, int j, int c)
 {
 	int			a = i * ordered->ncolumns + c;
 	int			b = j * ordered->ncolumns + c;
-	GpusortColumnOrder order = gpusort_rowkey_order(ordered->key, c);
 	const char *bytes[2];
 	Size		length[2];
 	int			by_bytes;
 
-	if (!order.by_bytes || ordered->nulls[a] || ordered->nulls[b])
+	if (!gpusort_rowkey_order(ordered->key, c).by_bytes || ordered->nulls[a] || ordered->nulls[b])
 		return true;
-	for (int k = 0; k < 2; k++)
-	{
-		struct varlena *value = PG_DETOAST_DATUM_PACKED(ordered->values[k == 0 ? a : b]);
-
-		bytes[k] = VARDATA_ANY(value);
-		length[k] = order.blank_padded ? bpchartruelen(VARDATA_ANY(value), VARSIZE_ANY_EXHDR(value)) : VARSIZE_ANY_EXHDR(value);
-	}
+	gpusort_rowkey_bytes(ordered->key, c, ordered->values[a], &bytes[0], &length[0]);
+	gpusort_rowkey_bytes(ordered->key, c, ordered->values[b], &bytes[1], &length[1]);
 	by_bytes = sign_of(memcmp(bytes[0], bytes[1], Min(length[0], length[1])));
 	if (by_bytes == 0)
 		by_bytes = length[0] < length[1] ? -1 : length[0] > length[1];
-	return compare_column(ordered, i, j, c) == (order.descending ? -by_bytes : by_bytes);
+	return compare_column(ordered, i, j, c) == (gpusort_rowkey_order(ordered->key, c).descending ? -by_bytes : by_bytes);
 }
 
 /* Returns what is wrong with a pair of rows, or NULL. */

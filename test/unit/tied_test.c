@@ -1,5 +1,5 @@
 /*
- * tied_test.c - unit tests of sorting tie groups by strings (src/cpu/tied.h).
+ * tied_test.c - unit tests of sorting tie groups by strings (src/cpu/tied.cc).
  */
 #include "check.h"
 #include "cpu/cpu.h"
@@ -131,7 +131,7 @@ belongs_before(uint32_t a, uint32_t b, bool descending)
 }
 
 /*
- * Groups of most sizes, among them some of thousands of rows and some that
+ * Groups of most sizes, among them some of more than GPUSORT_TIED_ROWS rows and some that
  * reach over several parts, which threads take.
  */
 static void
@@ -144,7 +144,7 @@ test_many(void)
 	for (int i = 0; i < ROWS;)
 	{
 		uint64_t	kind = random_bits() % 64;
-		int			count = kind == 0 ? 1 + random_bits() % 9000 : kind < 8 ? 1 + random_bits() % 1024 : 1 + random_bits() % 4;
+		int			count = kind == 0 ? 1 + random_bits() % 9000 : kind < 8 ? 1 + random_bits() % GPUSORT_TIED_ROWS : 1 + random_bits() % 4;
 
 		group++;
 		for (; count > 0 && i < ROWS; count--, i++)
