@@ -12,7 +12,7 @@
 #include "port/atomics.h"
 #include "storage/latch.h"
 
-#include "gpusort_cuda.h"
+#include "device_sort.h"
 
 #include "base/arena.h"
 #include "base/clock.h"

@@ -10,6 +10,8 @@
 
 #include <limits.h>
 
+#include "gpusort_cuda.h"
+
 #include "base/arena.h"
 #include "base/fault.h"
 #include "gpu/gpu.h"
