@@ -87,7 +87,7 @@ SQL
 sub sequence
 {
 	my ($query) = @_;
-	return "SELECT count(*), sum(hashtextextended(s::text, place)::numeric) FROM "
+	return "SELECT count(*), sum(hash_record_extended(s, place)::numeric) FROM "
 	  . "(SELECT row_number() OVER () AS place, s FROM ($query OFFSET 0) AS s) AS s";
 }
 

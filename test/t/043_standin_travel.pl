@@ -50,7 +50,7 @@ $node->safe_psql('postgres', "CREATE COLLATION english (provider = libc, locale 
 sub sequence
 {
 	my ($query) = @_;
-	return "SELECT sum(hashtextextended(s::text, place)::numeric), count(*) FROM (SELECT s, row_number() OVER () AS place FROM ($query OFFSET 0) AS s) AS s";
+	return "SELECT sum(hash_record_extended(s, place)::numeric), count(*) FROM (SELECT s, row_number() OVER () AS place FROM ($query OFFSET 0) AS s) AS s";
 }
 
 my %right;
