@@ -13,7 +13,7 @@
 # Then the plans: what only looks like citext stays with core.
 #
 #   SEED=n           repeats the cases of an earlier run; printed when a case fails
-#   CASES=n          queries for each database, 24 by default
+#   CASES=n          queries for each database, 16 by default
 #   SETTINGS="a=1"   more settings for the server
 
 use strict;
@@ -26,7 +26,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-begin_cases(24);
+begin_cases(16);
 
 my @databases = (
 	{ name => 'bytes', options => "ENCODING 'UTF8' LOCALE 'C.UTF-8'" },
