@@ -129,15 +129,6 @@
 	tuplesort_getdatum(state, forward, value, isnull, NULL)
 #endif
 
-/* 16: one function checks the permissions on all kinds of objects */
-#if PG_VERSION_NUM >= 160000
-#define gpusort_function_aclcheck(function, user) \
-	object_aclcheck(ProcedureRelationId, function, user, ACL_EXECUTE)
-#else
-#define gpusort_function_aclcheck(function, user) \
-	pg_proc_aclcheck(function, user, ACL_EXECUTE)
-#endif
-
 /* 16: the planner may have sorted the input of an aggregate, which then does not sort */
 #if PG_VERSION_NUM >= 160000
 #define GPUSORT_CORE_PRESORTS	true

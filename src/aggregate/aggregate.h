@@ -8,8 +8,6 @@
 #ifndef GPUSORT_AGGREGATE_AGGREGATE_H
 #define GPUSORT_AGGREGATE_AGGREGATE_H
 
-#include "access/htup.h"
-#include "catalog/pg_aggregate.h"
 #include "nodes/execnodes.h"
 #include "nodes/extensible.h"
 
@@ -51,9 +49,6 @@ extern GpusortAggregateKind gpusort_aggregate_kind(const Aggref *aggref);
 
 /* Does an aggregate sort inside itself? */
 extern bool gpusort_aggregate_sorts(const Aggref *aggref);
-
-/* Returns the columns of an aggregate in pg_aggregate that have no variable length. */
-extern FormData_pg_aggregate gpusort_aggregate_form(Oid aggregate);
 
 /* The type of an expression's values, if they can be made of keys of one word again; NULL: they cannot. */
 extern const GpusortType *gpusort_aggregate_type(const Expr *expr);

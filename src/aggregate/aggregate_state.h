@@ -357,46 +357,33 @@ extern void gpusort_order_forget(GpusortOrder *order);
 /* The step for each row, of one aggregate, or of several that share their states */
 typedef struct GpusortTransition
 {
-	Aggref	   *aggref;			/* the first one */
+	AggStatePerTrans trans;		/* core's description; NULL: none of the aggregates has been added */
 	bool		counts;			/* count(*): no function is called */
 	int			filter;			/* as in GpusortMember */
-	int			nargs;
 	int		   *columns;		/* of the arguments; -1: a constant, */
 	NullableDatum *constants;	/* this one */
-	FmgrInfo	function;
-	FunctionCallInfo call;
-	bool		by_value;		/* the state's type */
-	int16		length;
-	Datum		initial;
-	bool		initial_null;
 	Datum		state;
 	bool		isnull;
 	bool		empty;			/* the first value that is not NULL becomes the state */
 } GpusortTransition;
 
-/* The step at the end, which makes a result of a state */
-typedef struct GpusortFinal
-{
-	int			transition;		/* index */
-	FmgrInfo	function;
-	FunctionCallInfo call;		/* NULL: there is no final function */
-	int16		length;			/* of its result's type */
-} GpusortFinal;
-
 typedef struct GpusortStates
 {
-	AggState   *agg;			/* for the functions */
-	ExprContext *call_context;	/* the temporary one of calls */
-	int			ntransitions;
-	GpusortTransition *transitions;
-	GpusortFinal *finals;
+	AggState   *agg;			/* describes the functions, and is what they see */
+	GpusortTransition *transitions; /* by their numbers in agg */
 } GpusortStates;
 
-/* Prepares for Aggrefs, which refer to the child of a plan node, in the current memory context, the query's. */
+/*
+ * Prepares for Aggrefs, which refer to the child of a plan node, in the current memory context, the query's.  Checks the permissions
+ * of all, also of those that are not added.
+ */
 extern GpusortStates *gpusort_states_init(PlanState *ps, List *aggrefs);
 
-/* Adds the arguments of a transition to the columns of an order, where the column filter is true. */
-extern void gpusort_states_add_columns(GpusortTransition *transition, GpusortOrder *order, int filter);
+/*
+ * Adds the arguments of an Aggref to the columns of an order, where the column filter is true.  Returns its transition, or NULL
+ * if that of another one, which has been added, serves it as well.
+ */
+extern GpusortTransition *gpusort_states_add(GpusortStates *states, const Aggref *aggref, GpusortOrder *order, int filter);
 
 /* Begins a group. */
 extern void gpusort_states_begin(GpusortStates *states);
@@ -404,8 +391,8 @@ extern void gpusort_states_begin(GpusortStates *states);
 /* Advances a transition by the current row of an order. */
 extern void gpusort_states_advance(GpusortStates *states, GpusortTransition *transition, const GpusortOrder *order);
 
-/* Computes the result of an Aggref, by number, once for each group.  It lives until the expression context is reset. */
-extern Datum gpusort_states_result(GpusortStates *states, int number, ExprContext *econtext, bool *isnull);
+/* Computes the result of an Aggref, once for each group.  It lives until the expression context is reset. */
+extern Datum gpusort_states_result(GpusortStates *states, const Aggref *aggref, ExprContext *econtext, bool *isnull);
 
 /* Forgets all. */
 extern void gpusort_states_forget(GpusortStates *states);
@@ -454,7 +441,7 @@ extern Datum gpusort_percentile_result(const GpusortFractions *fractions, uint64
 typedef struct GpusortMember
 {
 	GpusortAggregateKind kind;
-	int			result;			/* of those whose functions are called: its number */
+	const Aggref *aggref;
 	int			column;			/* of the value */
 	int			filter;			/* column of a FILTER; -1: there is none, or the order leaves rows out */
 	int16		length;			/* of the value's type */

@@ -47,32 +47,25 @@ address_of(Oid function)
 	return info.fn_addr;
 }
 
-FormData_pg_aggregate
-gpusort_aggregate_form(Oid aggregate)
-{
-	HeapTuple	tuple = SearchSysCache1(AGGFNOID, ObjectIdGetDatum(aggregate));
-	FormData_pg_aggregate form;
-
-	if (!HeapTupleIsValid(tuple))
-		elog(ERROR, "cache lookup failed for aggregate %u", aggregate);
-	form = *(Form_pg_aggregate) GETSTRUCT(tuple);
-	ReleaseSysCache(tuple);
-	return form;
-}
-
 /* Is this gpu_sort_agg() of a type that gpusort has keys for? */
 static bool
 is_sorted_array(const Aggref *aggref)
 {
-	FormData_pg_aggregate form;
+	HeapTuple	tuple;
+	Form_pg_aggregate form;
+	bool		sorts;
 
 	/* most aggregates are told here, without a look at the catalogs */
 	if (aggref->aggfnoid < FirstNormalObjectId || aggref->aggkind != AGGKIND_NORMAL || aggref->aggtranstype != INTERNALOID ||
 		aggref->aggdistinct != NIL || aggref->aggorder != NIL)
 		return false;
-	form = gpusort_aggregate_form(aggref->aggfnoid);
-	return address_of(form.aggtransfn) == gpu_sort_agg_transfn && address_of(form.aggfinalfn) == gpu_sort_agg_finalfn &&
-		gpusort_type_find(exprType((Node *) linitial_node(TargetEntry, aggref->args)->expr)) != NULL;
+	tuple = SearchSysCache1(AGGFNOID, ObjectIdGetDatum(aggref->aggfnoid));
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for aggregate %u", aggref->aggfnoid);
+	form = (Form_pg_aggregate) GETSTRUCT(tuple);
+	sorts = address_of(form->aggtransfn) == gpu_sort_agg_transfn && address_of(form->aggfinalfn) == gpu_sort_agg_finalfn;
+	ReleaseSysCache(tuple);
+	return sorts && gpusort_type_find(exprType((Node *) linitial_node(TargetEntry, aggref->args)->expr)) != NULL;
 }
 
 GpusortAggregateKind

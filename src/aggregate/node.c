@@ -26,18 +26,12 @@
 
 #include GPUSORT_EXPLAIN_STATE_H
 #include GPUSORT_EXPLAIN_FORMAT_H
-#include "access/htup_details.h"
-#include "catalog/objectaccess.h"
-#include "catalog/pg_proc.h"
 #include "executor/executor.h"
 #include "executor/instrument.h"
 #include "miscadmin.h"
 #include "nodes/makefuncs.h"
 #include "parser/parsetree.h"
-#include "utils/acl.h"
-#include "utils/lsyscache.h"
 #include "utils/ruleutils.h"
-#include "utils/syscache.h"
 
 #include "aggregate/aggregate.h"
 #include "aggregate/aggregate_state.h"
@@ -62,36 +56,6 @@ static Node *
 create_state(CustomScan *scan)
 {
 	return gpusort_plan_make_state(scan, sizeof(AggregateNode), &exec_methods);
-}
-
-static void
-check_function(Oid function, Oid user, ObjectType kind)
-{
-	AclResult	result;
-
-	if (!OidIsValid(function))
-		return;
-	result = gpusort_function_aclcheck(function, user);
-	if (result != ACLCHECK_OK)
-		aclcheck_error(result, kind, get_func_name(function));
-	InvokeFunctionExecuteHook(function);
-}
-
-/* Checks permissions as ExecInitAgg() does: the user calls the aggregate, and its owner the functions. */
-static void
-check_permissions(Oid aggregate)
-{
-	FormData_pg_aggregate form = gpusort_aggregate_form(aggregate);
-	HeapTuple	proc = SearchSysCache1(PROCOID, ObjectIdGetDatum(aggregate));
-	Oid			owner;
-
-	if (!HeapTupleIsValid(proc))
-		elog(ERROR, "cache lookup failed for aggregate %u", aggregate);
-	owner = ((Form_pg_proc) GETSTRUCT(proc))->proowner;
-	check_function(aggregate, GetUserId(), OBJECT_AGGREGATE);
-	check_function(form.aggtransfn, owner, OBJECT_FUNCTION);
-	check_function(form.aggfinalfn, owner, OBJECT_FUNCTION);
-	ReleaseSysCache(proc);
 }
 
 /* Unpacks the columns of the groups. */
@@ -140,12 +104,9 @@ begin_node(CustomScanState *css, EState *estate, int eflags)
 	GpusortAggregateColumn *groups;
 	int			nsorted = 0;
 	bool		reorders = false;
-	ListCell   *lc;
 
 	outerPlanState(css) = ExecInitNode(outerPlan(scan), estate, eflags);
 	node->aggrefs = list_concat_copy(sorting, others);
-	foreach(lc, node->aggrefs)
-		check_permissions(lfirst_node(Aggref, lc)->aggfnoid);
 	unpack_groups(node, lthird(scan->custom_private));
 	groups = palloc(node->ngroups * sizeof(GpusortAggregateColumn));
 	for (int i = 0; i < node->ngroups; i++)

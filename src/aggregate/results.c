@@ -104,6 +104,7 @@ static void
 add_aggregate(GpusortResults *results, Source *source, GpusortMember *member, Aggref *aggref)
 {
 	int			filter = -1;
+	GpusortTransition *transition;
 
 	/* a source that serves aggregates with several filters has these as columns */
 	if (aggref->aggfilter != NULL && source->order->condition == NULL)
@@ -118,15 +119,9 @@ add_aggregate(GpusortResults *results, Source *source, GpusortMember *member, Ag
 		source->members = lappend(source->members, member);
 		return;
 	}
-	for (int t = 0; t < results->states->ntransitions; t++)
-	{
-		GpusortTransition *transition = &results->states->transitions[t];
-
-		if (transition->aggref != aggref)
-			continue;
-		gpusort_states_add_columns(transition, source->order, filter);
+	transition = gpusort_states_add(results->states, aggref, source->order, filter);
+	if (transition != NULL)
 		source->transitions = lappend(source->transitions, transition);
-	}
 }
 
 /*
@@ -193,7 +188,7 @@ settle_source(const GpusortResults *results, Source *source)
 	source->takes_words = source->transitions == NIL;
 	foreach(lc, source->transitions)
 	{
-		bool		distinct = ((GpusortTransition *) lfirst(lc))->aggref->aggdistinct != NIL;
+		bool		distinct = ((GpusortTransition *) lfirst(lc))->trans->aggref->aggdistinct != NIL;
 
 		source->compares |= distinct;
 		source->only_distinct &= distinct;
@@ -226,7 +221,7 @@ GpusortResults *
 gpusort_results_init(PlanState *ps, List *sorting, List *others, const GpusortAggregateColumn *groups, int ngroups, bool in_order)
 {
 	GpusortResults *results = palloc0(sizeof(GpusortResults));
-	List	   *called = NIL;
+	List	   *aggrefs = list_concat_copy(sorting, others);
 	int			nsorted = 0;
 	ListCell   *lc;
 
@@ -234,21 +229,18 @@ gpusort_results_init(PlanState *ps, List *sorting, List *others, const GpusortAg
 	results->ngroups = ngroups;
 	results->cxt = AllocSetContextCreate(CurrentMemoryContext, "GpuSort Aggregate", ALLOCSET_DEFAULT_SIZES);
 	results->group_cxt = AllocSetContextCreate(CurrentMemoryContext, "GpuSort group", ALLOCSET_DEFAULT_SIZES);
-	results->members = palloc0((list_length(sorting) + list_length(others)) * sizeof(GpusortMember));
+	results->members = palloc0(list_length(aggrefs) * sizeof(GpusortMember));
+	results->states = gpusort_states_init(ps, aggrefs);
 	/* a child may return slots of several kinds */
 	ps->outeropsset = true;
 	ps->outeropsfixed = false;
-	foreach(lc, list_concat_copy(sorting, others))
+	foreach(lc, aggrefs)
 	{
 		GpusortMember *member = &results->members[results->nmembers++];
 
-		member->kind = gpusort_aggregate_kind(lfirst_node(Aggref, lc));
-		if (member->kind != GPUSORT_AGGREGATE_OTHER)
-			continue;
-		member->result = list_length(called);
-		called = lappend(called, lfirst(lc));
+		member->aggref = lfirst(lc);
+		member->kind = gpusort_aggregate_kind(member->aggref);
 	}
-	results->states = gpusort_states_init(ps, called);
 	while (nsorted < ngroups && OidIsValid(groups[nsorted].equals))
 		nsorted++;
 	init_sources(results, sorting, others, groups, nsorted, in_order);
@@ -296,7 +288,7 @@ take_row(GpusortResults *results, Source *source)
 	{
 		GpusortTransition *transition = lfirst(lc);
 
-		if (passes(order, transition->filter) && (transition->aggref->aggdistinct == NIL || source->run <= 1))
+		if (passes(order, transition->filter) && (transition->trans->aggref->aggdistinct == NIL || source->run <= 1))
 			gpusort_states_advance(results->states, transition, order);
 	}
 	MemoryContextSwitchTo(old);
@@ -503,7 +495,7 @@ gpusort_results_next(GpusortResults *results, Datum *values, bool *nulls)
 		if (member->kind != GPUSORT_AGGREGATE_OTHER)
 			values[results->ngroups + i] = gpusort_member_result(member, isnull);
 		else
-			values[results->ngroups + i] = gpusort_states_result(results->states, member->result, econtext, isnull);
+			values[results->ngroups + i] = gpusort_states_result(results->states, member->aggref, econtext, isnull);
 	}
 	MemoryContextSwitchTo(old);
 	return true;

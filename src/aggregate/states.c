@@ -4,197 +4,85 @@
  *		Computes aggregates by their own functions, as nodeAgg.c does.
  *
  * Rows come group by group, so each aggregate has one state at a time: its transition function is called for each row of the
- * group, and its final function at the end.  These functions ask for the memory context of their states by
- * AggCheckCallContext(), which wants an AggState.  They get one in which what they may read is set, by the functions that
- * nodeAgg.c has for them, or directly.
+ * group, and its final function at the end.  An Agg of core's, which is never executed, looks the functions up and checks
+ * permissions.  The functions take it for the one that calls them: AggCheckCallContext() and the like read its state.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include "access/htup_details.h"
-#include "catalog/pg_aggregate.h"
-#include "catalog/pg_type.h"
 #include "executor/executor.h"
 #include "executor/nodeAgg.h"
-#include "parser/parse_agg.h"
-#include "parser/parse_coerce.h"
-#include "utils/builtins.h"
+#include "jit/jit.h"
+#include "nodes/makefuncs.h"
 #include "utils/datum.h"
 #include "utils/expandeddatum.h"
 #include "utils/fmgroids.h"
-#include "utils/lsyscache.h"
 #include "utils/memutils.h"
-#include "utils/syscache.h"
 
-#include "aggregate/aggregate.h"
 #include "aggregate/aggregate_state.h"
 
-/* Looks up a function and makes a call of it with this many arguments.  expr tells their types. */
-static FunctionCallInfo
-make_call(GpusortStates *states, FmgrInfo *function, Oid oid, Expr *expr, int nargs, Oid collation)
+/* Makes the state of a plain Agg, above a node of no columns.  It stays in the phase between the first row and the last. */
+static AggState *
+init_agg(PlanState *ps, List *aggrefs)
 {
-	FunctionCallInfo call = palloc0(SizeForFunctionCallInfo(nargs));
-
-	fmgr_info(oid, function);
-	fmgr_info_set_expr((Node *) expr, function);
-	InitFunctionCallInfoData(*call, function, nargs, collation, (Node *) states->agg, NULL);
-	return call;
-}
-
-/* Reads the initial value of a state. */
-static void
-set_initial(GpusortTransition *transition, HeapTuple aggregate, Oid type)
-{
-	Datum		value = SysCacheGetAttr(AGGFNOID, aggregate, Anum_pg_aggregate_agginitval, &transition->initial_null);
-	Oid			input;
-	Oid			ioparam;
-	char	   *string;
-
-	if (transition->initial_null)
-		return;
-	getTypeInputInfo(type, &input, &ioparam);
-	string = TextDatumGetCString(value);
-	transition->initial = OidInputFunctionCall(input, string, ioparam, -1);
-	pfree(string);
-}
-
-static void
-add_transition(GpusortStates *states, Aggref *aggref, HeapTuple aggregate, const Oid *types)
-{
-	AggStatePerTrans told = &states->agg->pertrans[states->ntransitions];
-	GpusortTransition *transition = &states->transitions[states->ntransitions++];
-	Oid			function = ((Form_pg_aggregate) GETSTRUCT(aggregate))->aggtransfn;
-	Expr	   *expr;
+	EState	   *estate = ps->state;
+	int			jit_flags = estate->es_jit_flags;
+	Agg		   *plan = makeNode(Agg);
+	AggState   *agg;
 	ListCell   *lc;
 
-	transition->aggref = aggref;
-	transition->counts = aggref->aggfnoid == F_COUNT_;
-	/* others serve the aggregate's order only */
-	foreach(lc, aggref->args)
-		transition->nargs += !lfirst_node(TargetEntry, lc)->resjunk;
-	transition->columns = palloc(transition->nargs * sizeof(int));
-	transition->constants = palloc(transition->nargs * sizeof(NullableDatum));
-	build_aggregate_transfn_expr((Oid *) types, transition->nargs, 0, aggref->aggvariadic, aggref->aggtranstype,
-								 aggref->inputcollid, function, InvalidOid, &expr, NULL);
-	transition->call = make_call(states, &transition->function, function, expr, transition->nargs + 1,
-												aggref->inputcollid);
-	get_typlenbyval(aggref->aggtranstype, &transition->length, &transition->by_value);
-	set_initial(transition, aggregate, aggref->aggtranstype);
-	/* CREATE AGGREGATE checks this, too, but the function may have become strict since */
-	if (transition->function.fn_strict && transition->initial_null &&
-		(transition->nargs == 0 || !IsBinaryCoercible(types[0], aggref->aggtranstype)))
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_FUNCTION_DEFINITION),
-				 errmsg("aggregate %u needs to have compatible input type and transition type", aggref->aggfnoid)));
-	told->aggref = aggref;
-	told->numInputs = list_length(aggref->args);
-	told->numTransInputs = transition->nargs;
-	told->transfn_oid = function;
-	told->aggtranstype = aggref->aggtranstype;
-}
-
-static void
-add_final(GpusortStates *states, int number, Aggref *aggref, HeapTuple aggregate, const Oid *types, int ntypes)
-{
-	Form_pg_aggregate form = (Form_pg_aggregate) GETSTRUCT(aggregate);
-	AggStatePerAgg told = &states->agg->peragg[number];
-	GpusortFinal *final = &states->finals[number];
-	int			nargs = form->aggfinalextra ? ntypes + 1 : 1;
-	Expr	   *expr;
-
-	while (final->transition < states->ntransitions &&
-		   states->transitions[final->transition].aggref->aggtransno != aggref->aggtransno)
-		final->transition++;
-	if (final->transition == states->ntransitions)
-		add_transition(states, aggref, aggregate, types);
-	else
-		states->agg->pertrans[final->transition].aggshared = true;
-	told->aggref = aggref;
-	told->transno = final->transition;
-	told->finalfn_oid = form->aggfinalfn;
-	if (!OidIsValid(form->aggfinalfn))
-		return;
-	build_aggregate_finalfn_expr((Oid *) types, nargs, aggref->aggtranstype, aggref->aggtype, aggref->inputcollid,
-								 form->aggfinalfn, &expr);
-	final->length = get_typlen(aggref->aggtype);
-	final->call = make_call(states, &final->function, form->aggfinalfn, expr, nargs, aggref->inputcollid);
-	/* the other arguments only tell their types */
-	for (int i = 1; i < nargs; i++)
-		final->call->args[i] = (NullableDatum) {.isnull = true};
-}
-
-/* Makes an AggState as of a plain Agg.  It stays in the phase between the first row and the last. */
-static AggState *
-make_agg(PlanState *ps, List *aggrefs)
-{
-	AggState   *agg = makeNode(AggState);
-	Agg		   *plan = makeNode(Agg);
-
+	foreach(lc, aggrefs)
+		plan->plan.targetlist = lappend(plan->plan.targetlist,
+										makeTargetEntry(lfirst(lc), foreach_current_index(lc) + 1, NULL, false));
 	plan->plan.plan_node_id = ps->plan->plan_node_id;
+	plan->plan.lefttree = (Plan *) makeNode(Result);
 	plan->aggstrategy = AGG_PLAIN;
-	agg->ss.ps.plan = (Plan *) plan;
-	agg->ss.ps.state = ps->state;
-	agg->ss.ps.ps_ExprContext = ps->ps_ExprContext;
-	agg->aggs = aggrefs;
-	agg->aggstrategy = AGG_PLAIN;
-	agg->aggsplit = AGGSPLIT_SIMPLE;
-	agg->numaggs = list_length(aggrefs);
-	agg->maxsets = 1;
-	agg->projected_set = -1;
-	agg->curaggcontext = CreateExprContext(ps->state);
-	agg->aggcontexts = palloc(sizeof(ExprContext *));
-	agg->aggcontexts[0] = agg->curaggcontext;
-	agg->peragg = palloc0(list_length(aggrefs) * sizeof(AggStatePerAggData));
-	agg->pertrans = palloc0(list_length(aggrefs) * sizeof(AggStatePerTransData));
+	/* its expressions are not executed */
+	estate->es_jit_flags = PGJIT_NONE;
+	agg = ExecInitAgg(plan, estate, 0);
+	estate->es_jit_flags = jit_flags;
 	return agg;
 }
 
 GpusortStates *
 gpusort_states_init(PlanState *ps, List *aggrefs)
 {
-	GpusortStates *states = palloc0(sizeof(GpusortStates));
-	ListCell   *lc;
+	GpusortStates *states = palloc(sizeof(GpusortStates));
 
-	states->agg = make_agg(ps, aggrefs);
-	states->agg->tmpcontext = states->call_context = CreateExprContext(ps->state);
-	states->transitions = palloc0(list_length(aggrefs) * sizeof(GpusortTransition));
-	states->finals = palloc0(list_length(aggrefs) * sizeof(GpusortFinal));
-	foreach(lc, aggrefs)
-	{
-		Aggref	   *aggref = lfirst_node(Aggref, lc);
-		HeapTuple	aggregate = SearchSysCache1(AGGFNOID, ObjectIdGetDatum(aggref->aggfnoid));
-		Oid			types[FUNC_MAX_ARGS];
-
-		if (!HeapTupleIsValid(aggregate))
-			elog(ERROR, "cache lookup failed for aggregate %u", aggref->aggfnoid);
-		add_final(states, foreach_current_index(lc), aggref, aggregate, types,
-				  get_aggregate_argtypes(aggref, types));
-		ReleaseSysCache(aggregate);
-	}
-	states->agg->numtrans = states->ntransitions;
+	states->agg = init_agg(ps, aggrefs);
+	states->transitions = palloc0(states->agg->numtrans * sizeof(GpusortTransition));
 	return states;
 }
 
-void
-gpusort_states_add_columns(GpusortTransition *transition, GpusortOrder *order, int filter)
+GpusortTransition *
+gpusort_states_add(GpusortStates *states, const Aggref *aggref, GpusortOrder *order, int filter)
 {
-	int			i = 0;
+	GpusortTransition *transition = &states->transitions[aggref->aggtransno];
+	int			nargs = 0;
 	ListCell   *lc;
 
+	if (transition->trans != NULL)
+		return NULL;
+	transition->trans = &states->agg->pertrans[aggref->aggtransno];
+	transition->counts = aggref->aggfnoid == F_COUNT_;
 	transition->filter = filter;
-	foreach(lc, transition->aggref->args)
+	transition->columns = palloc(list_length(aggref->args) * sizeof(int));
+	transition->constants = palloc(list_length(aggref->args) * sizeof(NullableDatum));
+	foreach(lc, aggref->args)
 	{
 		TargetEntry *entry = lfirst_node(TargetEntry, lc);
 		Const	   *constant = (Const *) entry->expr;
 
+		/* others serve the aggregate's order only */
 		if (entry->resjunk)
 			continue;
-		transition->columns[i] = IsA(constant, Const) ? -1 : gpusort_order_add_column(order, entry->expr, filter);
+		transition->columns[nargs] = IsA(constant, Const) ? -1 : gpusort_order_add_column(order, entry->expr, filter);
 		if (IsA(constant, Const))
-			transition->constants[i] = (NullableDatum) {constant->constvalue, constant->constisnull};
-		i++;
+			transition->constants[nargs] = (NullableDatum) {constant->constvalue, constant->constisnull};
+		nargs++;
 	}
+	return transition;
 }
 
 static MemoryContext
@@ -210,13 +98,16 @@ gpusort_states_begin(GpusortStates *states)
 
 	ReScanExprContext(states->agg->curaggcontext);
 	old = MemoryContextSwitchTo(state_cxt(states));
-	for (int t = 0; t < states->ntransitions; t++)
+	for (int t = 0; t < states->agg->numtrans; t++)
 	{
 		GpusortTransition *transition = &states->transitions[t];
+		AggStatePerTrans trans = transition->trans;
 
-		transition->isnull = transition->empty = transition->initial_null;
-		transition->state = transition->initial_null ? (Datum) 0 :
-			datumCopy(transition->initial, transition->by_value, transition->length);
+		if (trans == NULL)
+			continue;
+		transition->isnull = transition->empty = trans->initValueIsNull;
+		transition->state = trans->initValueIsNull ? (Datum) 0 :
+			datumCopy(trans->initValue, trans->transtypeByVal, trans->transtypeLen);
 	}
 	MemoryContextSwitchTo(old);
 }
@@ -226,15 +117,16 @@ static Datum
 replace_state(GpusortStates *states, GpusortTransition *transition, Datum value, bool isnull)
 {
 	MemoryContext old = MemoryContextSwitchTo(state_cxt(states));
+	int16		length = transition->trans->transtypeLen;
 
 	if (isnull)
 		value = (Datum) 0;
-	else if (!DatumIsReadWriteExpandedObject(value, false, transition->length) ||
+	else if (!DatumIsReadWriteExpandedObject(value, false, length) ||
 			 MemoryContextGetParent(DatumGetEOHP(value)->eoh_context) != CurrentMemoryContext)
-		value = datumCopy(value, false, transition->length);
+		value = datumCopy(value, false, length);
 	if (!transition->isnull)
 	{
-		if (DatumIsReadWriteExpandedObject(transition->state, false, transition->length))
+		if (DatumIsReadWriteExpandedObject(transition->state, false, length))
 			DeleteExpandedObject(transition->state);
 		else
 			pfree(DatumGetPointer(transition->state));
@@ -247,9 +139,10 @@ replace_state(GpusortStates *states, GpusortTransition *transition, Datum value,
 static bool
 needs_no_call(GpusortStates *states, GpusortTransition *transition)
 {
-	const NullableDatum *args = transition->call->args + 1;
+	AggStatePerTrans trans = transition->trans;
+	const NullableDatum *args = trans->transfn_fcinfo->args + 1;
 
-	for (int i = 0; i < transition->nargs; i++)
+	for (int i = 0; i < trans->numTransInputs; i++)
 	{
 		if (args[i].isnull)
 			return true;
@@ -258,7 +151,7 @@ needs_no_call(GpusortStates *states, GpusortTransition *transition)
 	{
 		MemoryContext old = MemoryContextSwitchTo(state_cxt(states));
 
-		transition->state = datumCopy(args[0].value, transition->by_value, transition->length);
+		transition->state = datumCopy(args[0].value, trans->transtypeByVal, trans->transtypeLen);
 		transition->isnull = transition->empty = false;
 		MemoryContextSwitchTo(old);
 		return true;
@@ -270,7 +163,9 @@ needs_no_call(GpusortStates *states, GpusortTransition *transition)
 void
 gpusort_states_advance(GpusortStates *states, GpusortTransition *transition, const GpusortOrder *order)
 {
-	FunctionCallInfo call = transition->call;
+	AggStatePerTrans trans = transition->trans;
+	FunctionCallInfo call = trans->transfn_fcinfo;
+	ExprContext *temporary = states->agg->tmpcontext;
 	MemoryContext old;
 	Datum		value;
 
@@ -279,7 +174,7 @@ gpusort_states_advance(GpusortStates *states, GpusortTransition *transition, con
 		transition->state = Int64GetDatum(DatumGetInt64(transition->state) + 1);
 		return;
 	}
-	for (int i = 0; i < transition->nargs; i++)
+	for (int i = 0; i < trans->numTransInputs; i++)
 	{
 		NullableDatum *arg = &call->args[i + 1];
 
@@ -288,17 +183,17 @@ gpusort_states_advance(GpusortStates *states, GpusortTransition *transition, con
 		else
 			*arg = transition->constants[i];
 	}
-	if (transition->function.fn_strict && needs_no_call(states, transition))
+	if (trans->transfn.fn_strict && needs_no_call(states, transition))
 		return;
 	/* functions that ask find out for which aggregate they are called, by AggGetAggref() and AggStateIsShared() */
 	states->agg->curperagg = NULL;
-	states->agg->curpertrans = &states->agg->pertrans[transition - states->transitions];
-	ResetExprContext(states->call_context);
-	old = MemoryContextSwitchTo(states->call_context->ecxt_per_tuple_memory);
+	states->agg->curpertrans = trans;
+	ResetExprContext(temporary);
+	old = MemoryContextSwitchTo(temporary->ecxt_per_tuple_memory);
 	call->args[0] = (NullableDatum) {transition->state, transition->isnull};
 	call->isnull = false;
 	value = FunctionCallInvoke(call);
-	if (!transition->by_value && (call->isnull || DatumGetPointer(value) != DatumGetPointer(transition->state)))
+	if (!trans->transtypeByVal && (call->isnull || DatumGetPointer(value) != DatumGetPointer(transition->state)))
 		value = replace_state(states, transition, value, call->isnull);
 	transition->state = value;
 	transition->isnull = call->isnull;
@@ -306,36 +201,40 @@ gpusort_states_advance(GpusortStates *states, GpusortTransition *transition, con
 }
 
 Datum
-gpusort_states_result(GpusortStates *states, int number, ExprContext *econtext, bool *isnull)
+gpusort_states_result(GpusortStates *states, const Aggref *aggref, ExprContext *econtext, bool *isnull)
 {
-	GpusortFinal *final = &states->finals[number];
-	GpusortTransition *transition = &states->transitions[final->transition];
-	Datum		value = MakeExpandedObjectReadOnly(transition->state, transition->isnull, transition->length);
+	AggStatePerAgg final = &states->agg->peragg[aggref->aggno];
+	GpusortTransition *transition = &states->transitions[final->transno];
+	Datum		value = MakeExpandedObjectReadOnly(transition->state, transition->isnull, transition->trans->transtypeLen);
 	MemoryContext old;
+	LOCAL_FCINFO(call, FUNC_MAX_ARGS);
 
 	*isnull = transition->isnull;
-	if (final->call == NULL)
+	if (!OidIsValid(final->finalfn_oid))
 		return value;
-	if (final->function.fn_strict && (*isnull || final->call->nargs > 1))
+	if (final->finalfn.fn_strict && (*isnull || final->numFinalArgs > 1))
 	{
 		*isnull = true;
 		return (Datum) 0;
 	}
 	old = MemoryContextSwitchTo(econtext->ecxt_per_tuple_memory);
-	states->agg->curperagg = &states->agg->peragg[number];
+	states->agg->curperagg = final;
 	states->agg->curpertrans = NULL;
-	final->call->args[0] = (NullableDatum) {value, *isnull};
-	final->call->isnull = false;
-	value = FunctionCallInvoke(final->call);
-	*isnull = final->call->isnull;
+	InitFunctionCallInfoData(*call, &final->finalfn, final->numFinalArgs, aggref->inputcollid, (Node *) states->agg, NULL);
+	call->args[0] = (NullableDatum) {value, *isnull};
+	/* the other arguments only tell their types */
+	for (int i = 1; i < final->numFinalArgs; i++)
+		call->args[i] = (NullableDatum) {.isnull = true};
+	value = FunctionCallInvoke(call);
+	*isnull = call->isnull;
 	MemoryContextSwitchTo(old);
 	/* several expressions may use the result */
-	return MakeExpandedObjectReadOnly(value, *isnull, final->length);
+	return MakeExpandedObjectReadOnly(value, *isnull, final->resulttypeLen);
 }
 
 void
 gpusort_states_forget(GpusortStates *states)
 {
 	ReScanExprContext(states->agg->curaggcontext);
-	ReScanExprContext(states->call_context);
+	ReScanExprContext(states->agg->tmpcontext);
 }
