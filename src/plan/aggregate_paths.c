@@ -5,7 +5,7 @@
  *
  * The planner has no parallel plan for such aggregates, because they have no partial form.  It would have to pass all rows through
  * a Gather, which costs too much.  Groups are computed in all processes, each for its shares of the sorted rows (shared_plans.c).
- * Without groups, if one sort serves all aggregates (presort.c), an Agg above such a sort is offered at the price of what parallel.c
+ * Without groups, if one sort serves all aggregates (own_aggregates.c), an Agg above such a sort is offered at the price of what parallel.c
  * makes of it.  A plan without workers is offered at GpuSort's price as well, where the planner knows core's only: else any parallel
  * plan would seem cheaper.
  *
@@ -202,7 +202,7 @@ offer_groups(PlannerInfo *root, RelOptInfo *input, RelOptInfo *grouped, const Ag
 	Cost		saving;
 	Cost		inner = 0;
 	Cost		one = serial->path.total_cost;
-	const Aggref *in_order = gpusort_plan_query_order(root, rows, true, &saving);
+	const Aggref *in_order = gpusort_plan_query_order(root, rows, &saving);
 	bool		words = gpusort_plan_takes_words(get_sortgrouplist_exprs(serial->groupClause, root->processed_tlist), aggrefs);
 	Path	   *path = words ? NULL : presort(root, grouped, input->cheapest_total_path, rows, in_order, &saving);
 	List	   *pathkeys = root->group_pathkeys;
@@ -296,7 +296,7 @@ gpusort_plan_offer_aggregates(PlannerInfo *root, RelOptInfo *input, RelOptInfo *
 	{
 		/* one process makes words of rows faster than it takes the rows of all processes */
 		Path	   *path = gpusort_plan_takes_words(NIL, aggrefs) && !takes_child_words(aggrefs) ? NULL :
-			presort(root, grouped, partial, rows, gpusort_plan_query_order(root, rows, true, &saving), &saving);
+			presort(root, grouped, partial, rows, gpusort_plan_query_order(root, rows, &saving), &saving);
 
 		offer(root, grouped, &serial, path, saving);
 	}

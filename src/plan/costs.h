@@ -48,7 +48,7 @@
 #define HASH_GROUP_BYTES		64.0		/* bytes of a group, beside its columns */
 #define HASH_CACHE_BYTES		(4.0 * 1024 * 1024)
 
-/* What an aggregate's own sorts cost for each row.  In groups of 4 to 1,000,000 rows they took twice to five times that (presort.c). */
+/* What an aggregate's own sorts cost for each row.  In groups of 4 to 1,000,000 rows they took twice to five times that (own_aggregates.c). */
 #define GROUP_SORT_COST			(10 * cpu_operator_cost)
 
 /* What a GpuSort Aggregate costs for each row, in units of cpu_operator_cost (aggregate_paths.c) */
@@ -56,7 +56,7 @@
 #define ROW_ORDER_OPERATORS		15.0		/* for each order, if it sorts rows; */
 #define INNER_SORT_OPERATORS	25.0		/* and in core's Agg for each aggregate that sorts */
 
-/* Rows of one value, on average, from which on it takes less time to drop those that repeat another one than to sort them all (presort.c) */
+/* Rows of one value, on average, from which on it takes less time to drop those that repeat another one than to sort them all (aggregate_paths.c) */
 #define LEAST_REPEATS			10.0
 
 /* With more NULLs than this part, a count(DISTINCT) passes over rows faster than a sort below sorts them (own_aggregates.c) */

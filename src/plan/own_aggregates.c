@@ -5,8 +5,11 @@
  *
  * aggregate/node.c says why.  The node takes the place of the Agg, also of a HashAggregate, and of the Sort below it, if there is
  * one: of the rows by their groups, or, from PostgreSQL 16 on, by an aggregate's values.  The groups come in the order of the
- * Sort, which nodes above may need.  If one order serves all aggregates (presort.c), and rows do not fit in words, a Sort by the
- * groups and that order takes its place, which becomes a GpuSort: it reads by pages, or all processes of a parallel query feed it.
+ * Sort, which nodes above may need.
+ *
+ * If one order serves all aggregates, and rows do not fit in words, a Sort by the groups and that order takes the Sort's place, which
+ * becomes a GpuSort: it reads by pages, or all processes of a parallel query feed it.  Core puts the rows of array_agg(x ORDER BY y)
+ * or count(DISTINCT x) into a tuplesort of their own, for each group, which takes three times as long or more.
  *
  *-------------------------------------------------------------------------
  */
@@ -25,8 +28,204 @@
 #include "base/stat.h"
 #include "compat.h"
 #include "guc.h"
+#include "node/node.h"
 #include "plan/costs.h"
 #include "plan/plan.h"
+
+/* ---- the order that serves all aggregates ---- */
+
+/* Does an aggregate sort by columns of the child? */
+static bool
+sorts_by_columns(const Aggref *aggref)
+{
+	GpusortAggregateOrder order = gpusort_aggregate_order(aggref);
+
+	for (int i = 0; i < order.n; i++)
+	{
+		if (!IsA(order.columns[i].expr, Var) || ((Var *) order.columns[i].expr)->varattno <= 0)
+			return false;
+	}
+	return true;
+}
+
+/*
+ * Returns one of the aggregates that sort, if all of these sort by the same columns of the rows, and the others may see the rows in
+ * that order; else NULL.  any: the columns may be expressions.  Those with DISTINCT have the same FILTER.  Without groups, none that
+ * sorts has one: the sort would have all rows for it.
+ */
+static const Aggref *
+common_order(List *aggregates, bool any, bool grouped)
+{
+	const Aggref *first = NULL;
+	const Aggref *shown = NULL; /* one that shows the order */
+	const Aggref *distinct = NULL;	/* one that looks for equal rows */
+	ListCell   *lc;
+
+	foreach(lc, aggregates)
+	{
+		Aggref	   *aggref = lfirst_node(Aggref, lc);
+
+		if (!gpusort_aggregate_sorts(aggref))
+		{
+			if (!gpusort_aggregate_is_plain(aggref) || !(grouped ? gpusort_aggregate_rounds(aggref) : gpusort_aggregate_is_harmless(aggref)))
+				return NULL;
+			continue;
+		}
+		first = first == NULL ? aggref : first;
+		shown = gpusort_aggregate_kind(aggref) != GPUSORT_AGGREGATE_COUNT ? aggref : shown;
+		/* an expression may fail for rows that a FILTER leaves out */
+		if (gpusort_aggregate_refuse(aggref) != NULL || !((any && aggref->aggfilter == NULL) || sorts_by_columns(aggref)) ||
+			!gpusort_aggregate_same_order(gpusort_aggregate_order(first), gpusort_aggregate_order(aggref), false) ||
+			(!grouped && aggref->aggfilter != NULL))
+			return NULL;
+		/* a sort of the node's own knows how many rows there are */
+		if (!grouped && (gpusort_aggregate_kind(aggref) == GPUSORT_AGGREGATE_CONT || gpusort_aggregate_kind(aggref) == GPUSORT_AGGREGATE_DISC))
+			return NULL;
+		/* equal rows are those that pass */
+		if (aggref->aggdistinct == NIL && gpusort_aggregate_kind(aggref) != GPUSORT_AGGREGATE_MODE)
+			continue;
+		distinct = distinct == NULL ? aggref : distinct;
+		if (!equal(distinct->aggfilter, aggref->aggfilter))
+			return NULL;
+	}
+	return shown != NULL ? shown : first;
+}
+
+const Aggref *
+gpusort_plan_query_order(PlannerInfo *root, double rows, Cost *saving)
+{
+	List	   *aggregates = NIL;
+	int			sorting = 0;
+	ListCell   *lc;
+
+	foreach(lc, root->agginfos)
+	{
+		Aggref	   *aggref = GPUSORT_AGGINFO_AGGREF((AggInfo *) lfirst(lc));
+
+		aggregates = lappend(aggregates, aggref);
+		sorting += gpusort_aggregate_sorts(aggref);
+	}
+	*saving = GPUSORT_CORE_PRESORTS ? 0 : GROUP_SORT_COST * sorting * rows;
+	return common_order(aggregates, true, root->parse->groupClause != NIL);
+}
+
+/* ---- a Sort by it ---- */
+
+/* Is this column, under its own collation, among the first n ones of a sort, in whatever direction? */
+static bool
+is_sorted_by(const GpusortSortColumn *columns, int n, const GpusortAggregateColumn *column)
+{
+	const Var  *var = castNode(Var, column->expr);
+
+	for (int i = 0; i < n; i++)
+	{
+		if (columns[i].attno == var->varattno && columns[i].collation == var->varcollid &&
+			gpusort_aggregate_same_family(columns[i].sort_operator, column->operator))
+			return true;
+	}
+	return false;
+}
+
+/* Adds the columns of an aggregate's order to the first n ones of a Sort. */
+static void
+add_order(Sort *sort, int n, const Aggref *aggref)
+{
+	GpusortAggregateOrder order = gpusort_aggregate_order(aggref);
+	GpusortSortColumn *columns = palloc((n + order.n) * sizeof(GpusortSortColumn));
+
+	memcpy(columns, gpusort_cost_columns(sort), n * sizeof(GpusortSortColumn));
+	for (int i = 0; i < order.n; i++)
+	{
+		if (!is_sorted_by(columns, n, &order.columns[i]))
+			columns[n++] = gpusort_aggregate_sort_column(&order.columns[i], castNode(Var, order.columns[i].expr)->varattno);
+	}
+	gpusort_plan_sort_by(sort, columns, n);
+}
+
+/* Copies a Gather Merge for a Sort in place of the one below it. */
+static Plan *
+merge_sorted(const GatherMerge *gather, Sort *sort)
+{
+	GatherMerge *copy = palloc(sizeof(GatherMerge));
+
+	*copy = *gather;
+	copy->numCols = sort->numCols;
+	copy->sortColIdx = sort->sortColIdx;
+	copy->sortOperators = sort->sortOperators;
+	copy->collations = sort->collations;
+	copy->nullsFirst = sort->nullsFirst;
+	outerPlan(copy) = &sort->plan;
+	return &copy->plan;
+}
+
+/* The order of a GpuSort that returns shares, as that of a Sort */
+static const Sort *
+sort_of_shares(const CustomScan *scan)
+{
+	Sort	   *sort = makeNode(Sort);
+	int			n;
+	const GpusortSortColumn *columns = gpusort_node_columns(scan, &n);
+
+	sort->plan = scan->scan.plan;
+	sort->plan.type = T_Sort;
+	gpusort_plan_sort_by(sort, columns, n);
+	return sort;
+}
+
+/* Returns the Sort below an Agg, or below a Gather Merge there; NULL: there is none. */
+static const Sort *
+sort_below(const Agg *agg)
+{
+	const Plan *child = outerPlan(agg);
+
+	if (gpusort_plan_is_shares(child))
+		return sort_of_shares((const CustomScan *) child);
+	if (IsA(child, GatherMerge) && gpusort_plan_handed_on(child, outerPlan(child)) != NIL)
+		child = outerPlan(child);
+	return IsA(child, Sort) && child->initPlan == NIL ? (const Sort *) child : NULL;
+}
+
+/* Do the columns of a Sort begin with those of another one? */
+static bool
+begins_with(const Sort *sort, const Sort *other)
+{
+	return other->numCols <= sort->numCols &&
+		memcmp(sort->sortColIdx, other->sortColIdx, other->numCols * sizeof(AttrNumber)) == 0 &&
+		memcmp(sort->sortOperators, other->sortOperators, other->numCols * sizeof(Oid)) == 0 &&
+		memcmp(sort->collations, other->collations, other->numCols * sizeof(Oid)) == 0 &&
+		memcmp(sort->nullsFirst, other->nullsFirst, other->numCols * sizeof(bool)) == 0;
+}
+
+/*
+ * Returns a Sort, or a Gather Merge above one, in place of an Agg's child: by its groups, and by this aggregate's order; NULL
+ * if gpusort cannot sort by them.  shows_order: an aggregate shows the order of the rows.
+ */
+static Plan *
+presort(Agg *agg, const Aggref *aggref, bool shows_order)
+{
+	const Plan *child = outerPlan(agg);
+	const Sort *below = sort_below(agg);
+	Sort	   *sort;
+
+	if (below == NULL)
+		sort = gpusort_plan_make_sort(agg);
+	else
+	{
+		sort = palloc(sizeof(Sort));
+		*sort = *below;
+	}
+	add_order(sort, agg->numCols, aggref);
+	if (gpusort_plan_is_shares(child))
+		return sort->numCols == below->numCols && begins_with(sort, below) ? outerPlan(agg) : NULL;
+	/* a subquery may have sorted the rows of a group for an aggregate that shows their order */
+	if (below != NULL && !begins_with(sort, below) && shows_order)
+		return NULL;
+	if (gpusort_rowkey_plan(gpusort_cost_columns(sort), sort->numCols).refusal != NULL)
+		return NULL;
+	return IsA(child, GatherMerge) ? merge_sorted((const GatherMerge *) child, sort) : &sort->plan;
+}
+
+/* ---- the parts of an Agg ---- */
 
 /* The parts of an Agg that the node takes */
 typedef struct Parts
@@ -36,8 +235,6 @@ typedef struct Parts
 	List	   *others;			/* and all others */
 	int			columns;		/* of a row of the node, which has all results, or all arguments */
 	const Aggref *in_order;		/* one of those whose order serves all that sort; NULL: none does */
-	const Var  *counted;		/* without groups: the column of a count(DISTINCT) that a Sort by it would serve; NULL: there is none */
-	const Plan *counted_child;	/* what has this column */
 	bool		shows_order;	/* one of the others shows the order of the rows, which a Sort below may have made */
 	Plan	   *sorted;			/* a plan of the rows in the order of all aggregates; NULL: the node sorts */
 	const char *refusal;		/* why the Agg stays core's */
@@ -213,45 +410,11 @@ gpusort_plan_takes_words(List *groups, List *aggrefs)
 	return true;
 }
 
-/* Finds the order that serves all aggregates. */
-static void
-find_common_order(const Agg *agg, Parts *parts)
-{
-	const Plan *child = outerPlan(agg);
-
-	parts->in_order = gpusort_plan_agg_order(agg);
-	if (agg->numCols > 0 || parts->in_order == NULL || gpusort_aggregate_kind(parts->in_order) != GPUSORT_AGGREGATE_COUNT)
-		return;
-	/* from PostgreSQL 16 on, the planner may have made a sort below for it */
-	if (gpusort_plan_sort_below(agg) != NULL)
-	{
-		if (!GPUSORT_AGG_PRESORTED(parts->in_order) || !sorts(child))
-			return;
-		child = outerPlan(child);
-	}
-	parts->counted = castNode(Var, linitial_node(TargetEntry, parts->in_order->args)->expr);
-	parts->counted_child = child;
-}
-
-/* Is this the count(DISTINCT) of texts in the table's order, of which core compares each only once? */
-static bool
-counts_in_order(PlannedStmt *stmt, const Agg *agg, const Parts *parts)
-{
-	const Var  *column = parts->counted;
-	const GpusortAggregateColumn *order;
-
-	if (column == NULL || !OidIsValid(column->varcollid))
-		return false;
-	order = gpusort_aggregate_order(parts->in_order).columns;
-	return order->collation == column->varcollid &&
-		gpusort_plan_lies_in_order(stmt, parts->counted_child, column->varattno, order->operator, column->varcollid);
-}
-
 /* Is a Sort by one order below the Agg better than a sort of the node's own?  Then sets parts->sorted. */
 static bool
 find_order(PlannedStmt *stmt, Agg *agg, Parts *parts, bool words)
 {
-	const Sort *sort = gpusort_plan_sort_below(agg);
+	const Sort *sort = sort_below(agg);
 	bool		parallel = IsA(outerPlan(agg), GatherMerge) || IsA(outerPlan(agg), CustomScan) || (sort != NULL && IsA(outerPlan(sort), Gather));
 	bool		drops = agg->numCols == 0 && parts->others != NIL;
 	ListCell   *lc;
@@ -264,9 +427,10 @@ find_order(PlannedStmt *stmt, Agg *agg, Parts *parts, bool words)
 	if (!parallel && (words || drops))
 		return false;
 	/* a sort below has all rows, also those with NULLs, which count(DISTINCT) passes over */
-	if (parts->counted != NULL && gpusort_plan_null_part(stmt, parts->counted_child, parts->counted->varattno) > MOST_NULLS)
+	if (agg->numCols == 0 && gpusort_aggregate_kind(parts->in_order) == GPUSORT_AGGREGATE_COUNT &&
+		gpusort_plan_null_part(stmt, outerPlan(agg), castNode(Var, gpusort_aggregate_order(parts->in_order).columns->expr)->varattno) > MOST_NULLS)
 		return false;
-	parts->sorted = gpusort_plan_presort(agg, parts->in_order, parts->shows_order);
+	parts->sorted = presort(agg, parts->in_order, parts->shows_order);
 	return parts->sorted != NULL;
 }
 
@@ -323,11 +487,9 @@ find_parts(PlannedStmt *stmt, Agg *agg, Parts *parts)
 	if (agg->aggsplit != AGGSPLIT_SIMPLE || agg->groupingSets != NIL || agg->chain != NIL ||
 		(agg->aggstrategy == AGG_SORTED ? agg->numCols == 0 : agg->aggstrategy != AGG_PLAIN))
 		return refuse(parts, agg->groupingSets != NIL ? "it has grouping sets" : "it has a hash table or is a part of a parallel one");
-	find_common_order(agg, parts);
-	if (!gpusort_force && counts_in_order(stmt, agg, parts))
-		return refuse(parts, "core's sort is expected to be faster");
 	if (!find_aggregates(agg, parts))
 		return false;
+	parts->in_order = common_order(gpusort_aggregate_list(agg), false, agg->numCols > 0);
 	for (int i = 0; i < agg->numCols; i++)
 		groups = lappend(groups, get_tle_by_resno(child->targetlist, agg->grpColIdx[i])->expr);
 	words = gpusort_plan_takes_words(groups, list_concat_copy(parts->sorting, parts->others));
@@ -336,7 +498,7 @@ find_parts(PlannedStmt *stmt, Agg *agg, Parts *parts)
 		if (!pays(child, lfirst_node(Aggref, lc), words))
 			return refuse(parts, "core's sort is expected to be faster");
 	}
-	if (agg->numCols > 0 && !find_groups(agg, gpusort_plan_sort_below(agg), parts))
+	if (agg->numCols > 0 && !find_groups(agg, sort_below(agg), parts))
 		return refuse(parts, "rows come in the order of the groups");
 	if (add_shown((Node *) agg->plan.targetlist, parts) || add_shown((Node *) agg->plan.qual, parts))
 		return refuse(parts, "the target list uses columns beside those of the groups");
@@ -429,7 +591,7 @@ gpusort_plan_own_aggregates(PlannedStmt *stmt, Agg *agg)
 		report_refusal(agg, &parts);
 		return NULL;
 	}
-	if (parts.sorted != NULL && gpusort_plan_sort_below(agg) == NULL)
+	if (parts.sorted != NULL && sort_below(agg) == NULL)
 	{
 		agg = gpusort_plan_narrow_input(agg);
 		if (!find_parts(stmt, agg, &parts))

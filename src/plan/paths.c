@@ -287,7 +287,6 @@ gpusort_plan_offer_order(PlannerInfo *root, RelOptInfo *rel)
 	Path	   *least = NULL;	/* in the whole order */
 	Path	   *sort;
 	Path	   *shared = NULL;
-	Cost		saving;
 	bool		found = false;	/* a path by the first columns, or all */
 	bool		consider_startup = rel->consider_startup;
 	GpusortKeyPlan key;
@@ -320,8 +319,7 @@ gpusort_plan_offer_order(PlannerInfo *root, RelOptInfo *rel)
 		!returns_columns(root, rel, pathkeys, false) || !gpusort_plan_key(pathkeys, &key) ||
 		(sort = gpusort_plan_price_sort(root, rel, cheapest, pathkeys, &key, gpusort_unbounded, 0)) == NULL)
 		return;
-	saving = gpusort_plan_presort_saving(root, rel);
-	if (least != NULL && sort->total_cost - saving >= INDEX_MARGIN * least->total_cost)
+	if (least != NULL && sort->total_cost >= INDEX_MARGIN * least->total_cost)
 		return;
 	if (rel->consider_parallel && rel->partial_pathlist != NIL && root->tuple_fraction == 0 &&
 		returns_columns(root, rel, pathkeys, true))
@@ -330,9 +328,6 @@ gpusort_plan_offer_order(PlannerInfo *root, RelOptInfo *rel)
 		sort = shared;
 	else if (!found)
 		return;
-	saving = Min(saving, sort->startup_cost - ((SortPath *) sort)->subpath->total_cost);
-	sort->startup_cost -= saving;
-	sort->total_cost -= saving;
 	/* add_path() would free the Sort's input if both had the same cost */
 	if (sort->startup_cost <= FUZZ * cheapest->startup_cost)
 		return;

@@ -148,6 +148,12 @@ extern bool gpusort_plan_orders_fit(List *aggrefs, double rows, int width);
  */
 extern Plan *gpusort_plan_own_aggregates(PlannedStmt *stmt, Agg *agg);
 
+/*
+ * Returns one of the aggregates of a query that sort, if one sort, by the groups and by what it sorts by, serves all of them; else
+ * NULL.  *saving: what the aggregates' own sorts of this many rows would cost, and the planner's costs do not contain.
+ */
+extern const Aggref *gpusort_plan_query_order(PlannerInfo *root, double rows, Cost *saving);
+
 /* ---- aggregate_paths.c ---- */
 
 /*
@@ -177,28 +183,6 @@ extern Sort *gpusort_plan_make_sort(Agg *agg);
  * the units of a sort's cost longer.
  */
 extern Cost gpusort_plan_hash_cost(PlannedStmt *stmt, const Agg *agg);
-
-/* ---- presort.c ---- */
-
-/*
- * Return one of the aggregates of an Agg, or of a query, that sort, if all of these sort by the same columns of the rows, and
- * the others may see the rows in that order; else NULL.  Those with DISTINCT have the same FILTER.  any: the columns may be
- * expressions.  *saving: what the aggregates' own sorts of this many rows would cost, and the planner's costs do not contain.
- */
-extern const Aggref *gpusort_plan_agg_order(const Agg *agg);
-extern const Aggref *gpusort_plan_query_order(PlannerInfo *root, double rows, bool any, Cost *saving);
-
-/* Returns the Sort below an Agg, or below a Gather Merge there; NULL: there is none. */
-extern const Sort *gpusort_plan_sort_below(const Agg *agg);
-
-/*
- * Returns a Sort, or a Gather Merge above one, in place of an Agg's child: by its groups, and by this aggregate's order; NULL
- * if gpusort cannot sort by them.  shows_order: an aggregate shows the order of the rows.
- */
-extern Plan *gpusort_plan_presort(Agg *agg, const Aggref *aggref, bool shows_order);
-
-/* By how much a sort below makes the aggregates of a query cheaper, if a path of this table is sorted; 0: it does not. */
-extern Cost gpusort_plan_presort_saving(PlannerInfo *root, RelOptInfo *rel);
 
 /* ---- start_scans.c ---- */
 

@@ -133,7 +133,7 @@ foreach my $query ('SELECT rn, v, k, count(*) OVER (PARTITION BY k ORDER BY v) F
 answer($session, 'DROP INDEX big_k', 'RESET enable_hashagg', 'SET enable_indexscan = off');
 
 # Groups of texts are sorted by their bytes, as nobody wants them in order; in the order of their collation where somebody does
-answer($session, "CREATE TABLE texts AS SELECT (word COLLATE libc) p, word::char(30) COLLATE libc b, word COLLATE \"C\" c, CASE WHEN i % 10 = 0 THEN word END COLLATE libc few_values, ('k' || lpad(i::text, 10, '0')) COLLATE libc lies, ('k' || lpad(i::text, 10, '0')) COLLATE \"C\" lies_c, i id
+answer($session, "CREATE TABLE texts AS SELECT (word COLLATE libc) p, word::char(30) COLLATE libc b, word COLLATE \"C\" c, CASE WHEN i % 10 = 0 THEN word END COLLATE libc few_values, ('k' || lpad(i::text, 10, '0')) COLLATE libc lies, i id
   FROM (SELECT i, 'name ' || hashint4(i % 40000) AS word FROM generate_series(1, 60000) i) s", 'VACUUM ANALYZE texts');
 SKIP:
 {
@@ -158,8 +158,6 @@ SKIP:
 	like((plans('SELECT * FROM texts ORDER BY lies DESC', 'off'))[1], qr/GpuSort/, 'those in reverse are not');
 	like((plans('SELECT * FROM texts ORDER BY p', 'off'))[1], qr/GpuSort/, 'nor those in any order');
 }
-unlike((plans('SELECT count(DISTINCT lies_c) FROM texts', 'off'))[1], qr/GpuSort Aggregate/, 'so is count(DISTINCT) of them');
-like((plans('SELECT count(DISTINCT c) FROM texts', 'off'))[1], qr/GpuSort/, 'of those in any order it is');
 # count(DISTINCT) does not sort NULLs: rows are no input of a sort below
 unlike((plans('SELECT count(DISTINCT few_values) FROM texts', 'off'))[1], qr/\(GpuSort\)/, 'nine of ten are NULL');
 same_answer('nine of ten are NULL', 'SELECT count(DISTINCT few_values), count(DISTINCT few_values COLLATE "C") FROM texts');
