@@ -264,9 +264,12 @@ takes_child_words(List *aggrefs)
 
 		if (kind != GPUSORT_AGGREGATE_COUNT && kind != GPUSORT_AGGREGATE_MODE)
 			return false;
+		/* none if it sorts by a constant */
 		order = gpusort_aggregate_order(aggref);
+		if (order.n != 1 || !IsA(order.columns->expr, Var))
+			return false;
 		type = gpusort_aggregate_type(order.columns->expr);
-		if (order.n != 1 || !IsA(order.columns->expr, Var) || type == NULL || gpusort_scaled_is(type))
+		if (type == NULL || gpusort_scaled_is(type))
 			return false;
 	}
 	return true;
