@@ -4,7 +4,7 @@
  *		What the files of aggregate/ share.
  *
  * order.c has the streams of rows, pack.c the words of those that are kept as words, results.c what becomes of a group's rows,
- * with members.c, percentile.c and states.c.  node.c reads the child and goes from group to group.
+ * with members.c and states.c.  node.c reads the child and goes from group to group.
  *
  *-------------------------------------------------------------------------
  */
@@ -397,14 +397,12 @@ extern Datum gpusort_states_result(GpusortStates *states, const Aggref *aggref, 
 /* Forgets all. */
 extern void gpusort_states_forget(GpusortStates *states);
 
-/* ---- percentile.c ---- */
+/* ---- members.c ---- */
 
-/* One fraction, or an array of them, which are evaluated once, and the type of the values */
+/* The fractions of a percentile, one or an array of them, which are evaluated once */
 typedef struct GpusortFractions
 {
 	ExprState  *state;			/* NULL: the aggregate has no fractions */
-	Oid			type;			/* of the values */
-	bool		discrete;		/* a percentile is one of the values; else between two of them */
 	bool		is_array;
 	bool		evaluated;		/* what follows is set, in this scan of the child */
 	bool		null;			/* the percentile is NULL, too */
@@ -415,28 +413,6 @@ typedef struct GpusortFractions
 	Datum	   *results;		/* room for the percentiles */
 } GpusortFractions;
 
-/* Prepares for the fractions of an aggregate of this kind, if it has any. */
-extern void gpusort_fractions_init(GpusortFractions *fractions, const Aggref *aggref, GpusortAggregateKind kind, Oid type,
-								   PlanState *ps);
-
-/*
- * Evaluates the fractions, once, in an expression context that has no row.  An array is copied to cxt.  As in core, a
- * single fraction is evaluated and checked even if there are no rows, and an array is not.  Raises an error if a fraction is
- * not from 0 to 1.
- */
-extern void gpusort_fractions_evaluate(GpusortFractions *fractions, bool has_rows, ExprContext *econtext, MemoryContext cxt);
-
-/*
- * Returns, in a palloc'ed array, the places of the values that the percentiles of that many rows need: two for each fraction, *n of
- * them; none if there is no percentile.
- */
-extern uint64 *gpusort_percentile_places(const GpusortFractions *fractions, uint64 rows, int *n);
-
-/* Returns the percentile, or an array of percentiles in the current memory context, given the values at these places. */
-extern Datum gpusort_percentile_result(const GpusortFractions *fractions, uint64 rows, const Datum *found);
-
-/* ---- members.c ---- */
-
 /* An aggregate that takes its values from the rows, or whose functions are called */
 typedef struct GpusortMember
 {
@@ -444,7 +420,8 @@ typedef struct GpusortMember
 	const Aggref *aggref;
 	int			column;			/* of the value */
 	int			filter;			/* column of a FILTER; -1: there is none, or the order leaves rows out */
-	int16		length;			/* of the value's type */
+	Oid			type;			/* of the value */
+	int16		length;
 	bool		by_value;
 	GpusortFractions fractions;
 	ExprContext *econtext;
@@ -460,7 +437,7 @@ typedef struct GpusortMember
 	uint64		nnulls;			/* SORTED */
 	uint64		room;
 	Datum	   *values;
-	Size		bytes;			/* of them */
+	Size		bytes;			/* of those that are allocated */
 	Tuplestorestate *store;		/* has all values; NULL: they are in memory */
 	TupleTableSlot *slot;		/* a value in the store */
 

@@ -6,18 +6,25 @@
  * Numbers of distinct values and modes are counted while rows are read.  Of percentiles, the number of values decides which ones
  * are wanted.  Without groups it is known before.  Else the values are kept until the group ends.
  *
+ * Percentiles are core's, to the bit: the same rows are chosen and interpolated by the same operations in double precision.
+ * Only among -0 and 0, which are equal, another one may be chosen: gpusort's keys order them.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
+
+#include <math.h>
 
 #include "access/tupmacs.h"
 #include "catalog/pg_type.h"
 #include "executor/executor.h"
 #include "miscadmin.h"
 #include "nodes/nodeFuncs.h"
+#include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/datum.h"
 #include "utils/lsyscache.h"
+#include "utils/timestamp.h"
 
 #include "aggregate/aggregate_state.h"
 #include "compat.h"
@@ -27,6 +34,7 @@ void
 gpusort_member_init(GpusortMember *member, const Aggref *aggref, Expr *value, PlanState *ps, MemoryContext cxt,
 					MemoryContext group_cxt)
 {
+	Expr	   *fractions = aggref->aggdirectargs != NIL ? linitial(aggref->aggdirectargs) : NULL;
 	Oid			type = exprType((Node *) value);
 	TupleDesc	desc = CreateTemplateTupleDesc(1);
 
@@ -34,9 +42,11 @@ gpusort_member_init(GpusortMember *member, const Aggref *aggref, Expr *value, Pl
 	member->econtext = ps->ps_ExprContext;
 	member->cxt = cxt;
 	member->group_cxt = group_cxt;
-	gpusort_fractions_init(&member->fractions, aggref, member->kind, type, ps);
-	if (member->fractions.state == NULL)
+	member->type = type;
+	if (fractions == NULL)
 		return;
+	member->fractions.state = ExecInitExpr(fractions, ps);
+	member->fractions.is_array = exprType((Node *) fractions) == FLOAT8ARRAYOID;
 	TupleDescInitEntry(desc, 1, NULL, type, -1, 0);
 	gpusort_finish_descriptor(desc);
 	member->slot = ExecInitExtraTupleSlot(ps->state, desc, &TTSOpsMinimalTuple);
@@ -85,39 +95,48 @@ begin_store(GpusortMember *member)
 	}
 	pfree(member->values);
 	member->values = NULL;
+	member->room = 0;
 }
 
-/* Makes room for this many more values. */
-static void
-make_room(GpusortMember *member, uint64 more)
-{
-	uint64		room = Max(2 * member->room, Max(member->nvalues + more, 64));
-
-	if (member->kind == GPUSORT_AGGREGATE_SORTED)
-		gpusort_array_check_size(member->length, member->nvalues, member->nnulls);
-	member->values = member->room == 0 ? palloc(room * sizeof(Datum)) : repalloc_huge(member->values, room * sizeof(Datum));
-	member->room = room;
-}
-
-/* Adds a value to those of the group.  All values of an array are in memory at last. */
-static void
-add_value(GpusortMember *member, Datum value)
+/*
+ * Adds a value to those of the group, which are moved to a file if they take too much memory.  All values of an array are in memory
+ * at last.
+ */
+static pg_noinline void
+add_any_value(GpusortMember *member, Datum value)
 {
 	MemoryContext old = MemoryContextSwitchTo(member->group_cxt);
 
-	if (member->store == NULL && member->kind != GPUSORT_AGGREGATE_SORTED && member->bytes > member->memory)
+	if (member->store == NULL && member->kind != GPUSORT_AGGREGATE_SORTED &&
+		member->bytes + member->nvalues * sizeof(Datum) > member->memory)
 		begin_store(member);
 	if (member->store != NULL)
 		store_value(member, value);
 	else
 	{
 		if (member->nvalues == member->room)
-			make_room(member, 1);
+		{
+			if (member->kind == GPUSORT_AGGREGATE_SORTED)
+				gpusort_array_check_size(member->length, member->nvalues, member->nnulls);
+			member->room = Max(2 * member->room, 64);
+			member->values = member->nvalues == 0 ? palloc(member->room * sizeof(Datum)) :
+				repalloc_huge(member->values, member->room * sizeof(Datum));
+		}
 		member->values[member->nvalues] = datumCopy(value, member->by_value, member->length);
-		member->bytes += sizeof(Datum) + (member->by_value ? 0 : datumGetSize(value, false, member->length));
+		member->bytes += member->by_value ? 0 : datumGetSize(value, false, member->length);
 	}
 	member->nvalues++;
 	MemoryContextSwitchTo(old);
+}
+
+/* The same, and fast if there is room */
+static inline void
+add_value(GpusortMember *member, Datum value)
+{
+	if (likely(member->by_value && member->nvalues < member->room))
+		member->values[member->nvalues++] = value;
+	else
+		add_any_value(member, value);
 }
 
 /* Keeps the value at a place, if a percentile needs it. */
@@ -166,7 +185,7 @@ check_cast(GpusortOrder *order, const GpusortMember *member, Datum value)
 {
 	MemoryContext old;
 
-	if (member->fractions.type != NUMERICOID || order->is_word)
+	if (member->type != NUMERICOID || order->is_word)
 		return;
 	old = MemoryContextSwitchTo(order->econtext->ecxt_per_tuple_memory);
 	(void) DirectFunctionCall1(numeric_float8, value);
@@ -202,13 +221,6 @@ add_words(GpusortMember *member, const GpusortOrder *order, const uint64 *words,
 {
 	const GpusortField field = order->packing.fields[member->column];
 
-	if (member->store == NULL && member->bytes <= member->memory && member->room - member->nvalues < n)
-	{
-		MemoryContext old = MemoryContextSwitchTo(member->group_cxt);
-
-		make_room(member, n);
-		MemoryContextSwitchTo(old);
-	}
 	for (uint64 i = 0; i < n; i++)
 	{
 		bool		isnull;
@@ -216,12 +228,9 @@ add_words(GpusortMember *member, const GpusortOrder *order, const uint64 *words,
 
 		if (isnull)
 			member->nnulls++;
-		else if (member->room > member->nvalues)
-			member->values[member->nvalues++] = value;
 		else
 			add_value(member, value);
 	}
-	member->bytes = member->nvalues * sizeof(Datum);
 }
 
 /* Counts those of the words that differ from the one before. */
@@ -274,17 +283,82 @@ gpusort_member_take_words(GpusortMember *member, const GpusortOrder *order, cons
 		find_words(member, order, words, n);
 }
 
-/* Finds the places of the values that a percentile of this many needs.  None: there is no result. */
+/* ---- percentiles ---- */
+
+/*
+ * Evaluates the fractions, once in a scan of the child, in an expression context that has no row.  As in core, a single fraction is
+ * evaluated and checked even if there are no rows, and an array is not.
+ */
+static void
+evaluate_fractions(GpusortMember *member, bool has_rows)
+{
+	GpusortFractions *fractions = &member->fractions;
+	Datum		value;
+	MemoryContext old;
+
+	if (fractions->evaluated)
+		return;
+	fractions->null = true;
+	value = ExecEvalExprSwitchContext(fractions->state, member->econtext, &fractions->null);
+	if (fractions->is_array && !has_rows)
+	{
+		fractions->null = true;
+		return;
+	}
+	fractions->evaluated = true;
+	if (fractions->null)
+		return;
+	old = MemoryContextSwitchTo(member->cxt);
+	if (fractions->is_array)
+	{
+		fractions->array = DatumGetArrayTypePCopy(value);
+		deconstruct_array(fractions->array, FLOAT8OID, sizeof(float8), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE,
+						  &fractions->values, &fractions->nulls, &fractions->n);
+	}
+	else
+	{
+		fractions->n = 1;
+		fractions->values = palloc(sizeof(Datum));
+		fractions->values[0] = Float8GetDatum(DatumGetFloat8(value));
+		fractions->nulls = palloc0(sizeof(bool));
+	}
+	fractions->results = palloc(fractions->n * sizeof(Datum));
+	MemoryContextSwitchTo(old);
+	for (int i = 0; i < fractions->n; i++)
+	{
+		float8		fraction = fractions->nulls[i] ? 0 : DatumGetFloat8(fractions->values[i]);
+
+		if (fraction < 0 || fraction > 1 || isnan(fraction))
+			ereport(ERROR,
+					(errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
+					 errmsg("percentile value %g is not between 0 and 1", fraction)));
+	}
+}
+
+/*
+ * Finds the places of the values that the percentiles of this many need, two for each fraction.  None: there is no result.
+ */
 static void
 find_places(GpusortMember *member, uint64 rows)
 {
-	MemoryContext old;
+	const GpusortFractions *fractions = &member->fractions;
+	int64		last = (int64) rows - 1;
 
-	gpusort_fractions_evaluate(&member->fractions, rows > 0, member->econtext, member->cxt);
-	old = MemoryContextSwitchTo(member->group_cxt);
-	member->places = gpusort_percentile_places(&member->fractions, rows, &member->nplaces);
-	member->found = palloc(member->nplaces * sizeof(Datum));
-	MemoryContextSwitchTo(old);
+	evaluate_fractions(member, rows > 0);
+	member->nplaces = rows == 0 || fractions->null ? 0 : 2 * fractions->n;
+	member->places = MemoryContextAlloc(member->group_cxt, member->nplaces * sizeof(uint64));
+	member->found = MemoryContextAlloc(member->group_cxt, member->nplaces * sizeof(Datum));
+	for (int i = 0; i < member->nplaces / 2; i++)
+	{
+		float8		fraction = fractions->nulls[i] ? 0 : DatumGetFloat8(fractions->values[i]);
+		int64		first = (int64) floor(fraction * last);
+		int64		second = (int64) ceil(fraction * last);
+
+		if (member->kind == GPUSORT_AGGREGATE_DISC)
+			first = second = Max((int64) ceil(fraction * rows), 1) - 1;
+		member->places[2 * i] = first;
+		member->places[2 * i + 1] = second;
+	}
 }
 
 /* Finds the values at these places among the group's. */
@@ -312,6 +386,112 @@ gpusort_member_expect(GpusortMember *member, uint64 rows, uint64 nulls)
 		find_places(member, rows);
 }
 
+/* A value as double precision, as core casts its type to it */
+static float8
+as_float8(Oid type, Datum value)
+{
+	switch (type)
+	{
+		case INT2OID:
+			return (float8) DatumGetInt16(value);
+		case INT4OID:
+			return (float8) DatumGetInt32(value);
+		case INT8OID:
+			return (float8) DatumGetInt64(value);
+		case FLOAT4OID:
+			return (float8) DatumGetFloat4(value);
+		case NUMERICOID:
+			return DatumGetFloat8(DirectFunctionCall1(numeric_float8, value));
+		default:
+			Assert(type == FLOAT8OID);
+			return DatumGetFloat8(value);
+	}
+}
+
+/* The proportion of one fraction, in a function as core's is behind one: see interpolate(). */
+static pg_noinline float8
+proportion_of_one(float8 fraction, int64 last, int64 first)
+{
+	return fraction * last - first;
+}
+
+/*
+ * The percentile between the values at two places of the sorted order, to the last bit as core's
+ * orderedsetaggs.c computes it: the proportion, and float8_lerp().  last is the last place.
+ *
+ * Where a processor multiplies and adds in one instruction, as on Arm, that rounds once, and
+ * compilers use it where the product has no other use.  In core it has others in the
+ * function for an array of fractions, and none in that for one fraction, whose results
+ * differ in their last bits.  So there are two expressions here as well.
+ */
+static Datum
+interpolate(Oid type, float8 fraction, int64 last, Datum first, Datum second, bool in_array)
+{
+	float8		proportion = in_array ? fraction * last - floor(fraction * last) :
+		proportion_of_one(fraction, last, (int64) floor(fraction * last));
+	float8		low = as_float8(type, first);
+
+	if (floor(fraction * last) == ceil(fraction * last))
+		return Float8GetDatum(low);
+	return Float8GetDatum(low + proportion * (as_float8(type, second) - low));
+}
+
+/* Returns the percentiles: one, or an array of this type, whose dimensions are those of the fractions. */
+static Datum
+pack_results(const GpusortFractions *fractions, Oid type)
+{
+	ArrayType  *array = fractions->array;
+	int16		length;
+	bool		by_value;
+	char		align;
+
+	if (array == NULL)
+		return fractions->results[0];
+	if (ARR_NDIM(array) == 0)
+		return PointerGetDatum(construct_empty_array(type));
+	get_typlenbyvalalign(type, &length, &by_value, &align);
+	return PointerGetDatum(construct_md_array(fractions->results, fractions->nulls, ARR_NDIM(array), ARR_DIMS(array),
+											  ARR_LBOUND(array), type, length, by_value, align));
+}
+
+/* Interpolates between two intervals, as core's interval_lerp() does. */
+static Datum
+interpolate_intervals(Datum low, Datum high, float8 proportion)
+{
+	Datum		difference = DirectFunctionCall2(interval_mi, high, low);
+	Datum		part = DirectFunctionCall2(interval_mul, difference, Float8GetDatum(proportion));
+
+	return DirectFunctionCall2(interval_pl, part, low);
+}
+
+/* Makes the percentile, or an array of percentiles, of the values at their places. */
+static Datum
+make_percentile(GpusortMember *member)
+{
+	const GpusortFractions *fractions = &member->fractions;
+	Oid			type = getBaseType(member->type);
+	bool		discrete = member->kind == GPUSORT_AGGREGATE_DISC;
+	bool		by_value = discrete || type == INTERVALOID; /* results are of the values' type */
+	const Datum *found = member->found;
+	int64		last = (int64) member->nvalues - 1;
+
+	for (int i = 0; i < fractions->n; i++)
+	{
+		float8		fraction = fractions->nulls[i] ? 0 : DatumGetFloat8(fractions->values[i]);
+		float8		place = fraction * last;
+
+		if (fractions->nulls[i])
+			continue;
+		if (!by_value)
+			fractions->results[i] = interpolate(type, fraction, last, found[2 * i], found[2 * i + 1], fractions->is_array);
+		else if (discrete || floor(place) == ceil(place))
+			fractions->results[i] = found[2 * i];
+		else
+			fractions->results[i] = interpolate_intervals(found[2 * i], found[2 * i + 1], place - floor(place));
+	}
+	return pack_results(fractions, by_value ? member->type : FLOAT8OID);
+}
+
 static Datum
 percentile_of(GpusortMember *member, bool *isnull)
 {
@@ -321,8 +501,10 @@ percentile_of(GpusortMember *member, bool *isnull)
 		find_stored(member);
 	}
 	*isnull = member->nvalues == 0 || member->fractions.null;
-	return *isnull ? (Datum) 0 : gpusort_percentile_result(&member->fractions, member->nvalues, member->found);
+	return *isnull ? (Datum) 0 : make_percentile(member);
 }
+
+/* ---- results ---- */
 
 /* Returns an array of all values, also of those that are NULL. */
 static Datum
@@ -334,7 +516,7 @@ array_of(const GpusortMember *member, bool *isnull)
 	*isnull = member->nvalues + member->nnulls == 0;
 	if (*isnull)
 		return (Datum) 0;
-	array = gpusort_array_build(member->fractions.type, member->length, member->nvalues, member->nnulls, false, &to);
+	array = gpusort_array_build(member->type, member->length, member->nvalues, member->nnulls, false, &to);
 	for (uint64 i = 0; i < member->nvalues; i++, to += member->length)
 		store_att_byval(to, member->values[i], member->length);
 	return PointerGetDatum(array);
