@@ -25,7 +25,6 @@
 
 #include "access/stratnum.h"
 #include "catalog/pg_opfamily_d.h"
-#include "catalog/pg_proc.h"
 #include "catalog/pg_type_d.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
@@ -112,32 +111,22 @@ bound_of_limit(const Limit *limit)
 	return bound;
 }
 
+/* Do workers know the value of an expression, mostly of int8?  Of the parameters, they know the client's. */
 static bool
-is_unsafe_function(Oid function, void *context)
+known_to_workers(const Node *node)
 {
-	return func_parallel(function) != PROPARALLEL_SAFE;
-}
+	const FuncExpr *cast = (const FuncExpr *) node;
 
-/*
- * Is there something in an expression that workers cannot compute?  Of parameters, they know those of the client, and of the
- * executor's, such as a subquery's result, only those of their part of the plan.
- */
-static bool
-needs_leader(Node *node, void *context)
-{
-	if (node == NULL)
-		return false;
-	if (IsA(node, Param))
-		return ((Param *) node)->paramkind != PARAM_EXTERN;
-	return IsA(node, SubPlan) || IsA(node, AlternativeSubPlan) || IsA(node, NextValueExpr) || IsA(node, CoerceToDomain) ||
-		check_functions_in_node(node, is_unsafe_function, NULL) || expression_tree_walker(node, needs_leader, NULL);
+	if (node != NULL && IsA(node, FuncExpr) && (cast->funcid == F_INT8_INT4 || cast->funcid == F_INT8_INT2))
+		node = linitial(cast->args);
+	return node == NULL || IsA(node, Const) || (IsA(node, Param) && ((const Param *) node)->paramkind == PARAM_EXTERN);
 }
 
 /* The bound for the child of a Gather, which is executed in other processes, too. */
 static GpusortBound
 bound_of_gathered(GpusortBound bound)
 {
-	if (!needs_leader(bound.count, NULL) && !needs_leader(bound.offset, NULL))
+	if (known_to_workers(bound.count) && known_to_workers(bound.offset))
 		return bound;
 	/* core knows the number of a LIMIT, but no other */
 	if (bound.unknown_to_core)
