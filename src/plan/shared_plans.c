@@ -82,49 +82,13 @@ typedef struct Sorted
 	int			shared;			/* so many of them are partition columns of all windows, or those of the groups */
 } Sorted;
 
-/* Adds a column.  False if gpusort may leave the sort to core when it is executed: it may have come to distrust the words of libc's strings. */
-static bool
-add_column(Sorted *sorted, int attno, Oid operator, Oid collation, bool nulls_first, Expr *expr)
-{
-	GpusortComparison comparison = gpusort_rowkey_slowest(exprType((Node *) expr), collation);
-
-	sorted->columns[sorted->n++] = gpusort_rowkey_column(attno, operator, collation, nulls_first, expr);
-	sorted->exprs = lappend(sorted->exprs, expr);
-	return comparison != GPUSORT_COMPARISON_LIBC && comparison != GPUSORT_COMPARISON_CITEXT;
-}
-
-/* Finds the columns by which a window sorts: those of its partitions first.  False if they cannot be sorted by. */
-static bool
-find_window_columns(const WindowClause *window, const PathTarget *target, Sorted *sorted)
-{
-	List	   *clauses = list_concat_copy(window->partitionClause, window->orderClause);
-	ListCell   *lc;
-
-	sorted->columns = palloc(list_length(clauses) * sizeof(GpusortSortColumn));
-	foreach(lc, clauses)
-	{
-		SortGroupClause *clause = lfirst_node(SortGroupClause, lc);
-		int			n = list_length(target->exprs);
-		int			i = 0;
-		Expr	   *expr;
-
-		while (i < n && get_pathtarget_sortgroupref(target, i) != clause->tleSortGroupRef)
-			i++;
-		if (i == n)
-			return false;
-		expr = list_nth(target->exprs, i);
-		if (!add_column(sorted, i + 1, clause->sortop, exprCollation((Node *) expr), clause->nulls_first, expr))
-			return false;
-	}
-	return true;
-}
-
 /*
- * The same of the pathkeys of groups.  Of the first "equal" columns, equal values only have to be side by side: so strings are sorted by their
- * bytes, where that finds the same ones equal.  Then the groups come in no order.
+ * Finds the columns by which rows are sorted.  False if the target lacks one, or if gpusort may leave the sort to core when it is
+ * executed: it may have come to distrust the words of libc's strings.  Of the first "equal" columns, equal values only have to be side by
+ * side: so strings are sorted by their bytes, where that finds the same ones equal.  Then the rows come in no order.
  */
 static bool
-find_group_columns(List *pathkeys, int equal, const PathTarget *target, Sorted *sorted)
+find_columns(List *pathkeys, int equal, const PathTarget *target, Sorted *sorted)
 {
 	ListCell   *lc;
 
@@ -136,7 +100,9 @@ find_group_columns(List *pathkeys, int equal, const PathTarget *target, Sorted *
 		Oid			collation = pathkey->pk_eclass->ec_collation;
 		EquivalenceMember *member = NULL;
 		int			attno = 0;
+		Expr	   *expr;
 		Oid			operator;
+		GpusortComparison comparison;
 
 		while (member == NULL && attno < list_length(target->exprs))
 			member = find_ec_member_matching_expr(pathkey->pk_eclass, list_nth(target->exprs, attno++), NULL);
@@ -147,8 +113,12 @@ find_group_columns(List *pathkeys, int equal, const PathTarget *target, Sorted *
 			collation = gpusort_rowkey_equality_collation(get_equality_op_for_ordering_op(operator, NULL), collation);
 		if (collation != pathkey->pk_eclass->ec_collation)
 			sorted->pathkeys = NIL;
-		if (!add_column(sorted, attno, operator, collation, pathkey->pk_nulls_first, list_nth(target->exprs, attno - 1)))
+		expr = list_nth(target->exprs, attno - 1);
+		comparison = gpusort_rowkey_slowest(exprType((Node *) expr), collation);
+		if (comparison == GPUSORT_COMPARISON_LIBC || comparison == GPUSORT_COMPARISON_CITEXT)
 			return false;
+		sorted->columns[sorted->n++] = gpusort_rowkey_column(attno, operator, collation, pathkey->pk_nulls_first, expr);
+		sorted->exprs = lappend(sorted->exprs, expr);
 	}
 	return true;
 }
@@ -159,6 +129,7 @@ find_windows(PlannerInfo *root, Path *path, const PathTarget *target, Sorted *so
 {
 	List	   *windows = NIL;
 	const WindowClause *lowest;
+	List	   *common = NIL;	/* partition columns of all windows */
 	ListCell   *column;
 
 	while (IsA(path, WindowAggPath) ||
@@ -176,10 +147,6 @@ find_windows(PlannerInfo *root, Path *path, const PathTarget *target, Sorted *so
 	if (windows == NIL || path->param_info != NULL)
 		return false;
 	lowest = llast_node(WindowClause, windows);
-	if (!find_window_columns(lowest, target, sorted))
-		return false;
-	sorted->pathkeys = make_pathkeys_for_sortclauses(root, list_concat_copy(lowest->partitionClause, lowest->orderClause),
-													 root->processed_tlist);
 	foreach(column, lowest->partitionClause)
 	{
 		ListCell   *lc;
@@ -192,9 +159,13 @@ find_windows(PlannerInfo *root, Path *path, const PathTarget *target, Sorted *so
 		}
 		if (lc != NULL)
 			break;
-		sorted->shared++;
+		common = lappend(common, lfirst(column));
 	}
-	return sorted->shared > 0;
+	/* columns that repeat others, and constants, have none */
+	sorted->shared = list_length(make_pathkeys_for_sortclauses(root, common, root->processed_tlist));
+	return sorted->shared > 0 &&
+		find_columns(make_pathkeys_for_sortclauses(root, list_concat_copy(lowest->partitionClause, lowest->orderClause), root->processed_tlist),
+					 0, target, sorted);
 }
 
 /*
@@ -370,7 +341,7 @@ gpusort_plan_share_groups(PlannerInfo *root, RelOptInfo *grouped, const AggPath 
 		.shared = GPUSORT_GROUP_PATHKEYS(root),
 	};
 
-	return find_group_columns(pathkeys, equal, partial->pathtarget, &sorted) &&
+	return find_columns(pathkeys, equal, partial->pathtarget, &sorted) &&
 		offer_shared(root, grouped, &serial->path, partial, &sorted, inner, most);
 }
 
