@@ -82,11 +82,11 @@ order_pathkeys(PlannerInfo *root, const Aggref *in_order, List **exprs)
 }
 
 /*
- * If one sort serves all aggregates of a query, those of gpusort_plan_query_order(), returns one of a path's rows by the groups and that
- * order: in one process, or, of a partial path, in all; else NULL.  *saving: by how much it makes the aggregates cheaper
+ * If one sort serves all aggregates of a query, by the groups and by what in_order sorts by, returns one of a path's rows: in one
+ * process, or, of a partial path, in all; else NULL.
  */
 static Path *
-presort(PlannerInfo *root, RelOptInfo *grouped, Path *path, double rows, const Aggref *in_order, Cost *saving)
+presort(PlannerInfo *root, RelOptInfo *grouped, Path *path, double rows, const Aggref *in_order)
 {
 	List	   *pathkeys;
 	List	   *exprs = NIL;
@@ -94,7 +94,6 @@ presort(PlannerInfo *root, RelOptInfo *grouped, Path *path, double rows, const A
 	int			distinct = 0;
 	double		kept;
 	GpusortKeyPlan key;
-	GpusortCostInput input;
 	ListCell   *lc;
 
 	if (!enable_sort || in_order == NULL || GPUSORT_GROUP_PATHKEYS(root) != list_length(root->parse->groupClause))
@@ -114,12 +113,6 @@ presort(PlannerInfo *root, RelOptInfo *grouped, Path *path, double rows, const A
 	path = compute(root, path, exprs);
 	if (path == NULL || pathkeys == NIL || !gpusort_plan_key(pathkeys, &key))
 		return NULL;
-	input = gpusort_cost_input(rows, path->pathtarget->width, path, &key);
-	input.kept = kept;
-	/* without groups, the planner counts no sort at all before 16 */
-	if (*saving > 0)
-		*saving = root->parse->groupClause == NIL ? SHARE_MARGIN * gpusort_cost_sort(&input) :
-			Max(*saving, gpusort_cost_sort(&input));
 	return path->parallel_workers > 0 ? gpusort_plan_parallel_sort(root, grouped, path, rows, pathkeys, &key, kept) :
 		gpusort_plan_price_sort(root, grouped, path, pathkeys, &key, gpusort_unbounded, kept);
 }
@@ -175,22 +168,25 @@ find_serial(const RelOptInfo *grouped, AggPath *serial)
 	return false;
 }
 
-/* Offers the Agg of one process once more, above another path.  saving: by how much that makes its aggregates cheaper */
+/* Offers the Agg of one process once more, above a Sort. */
 static void
-offer(PlannerInfo *root, RelOptInfo *grouped, const AggPath *serial, Path *path, Cost saving)
+offer(PlannerInfo *root, RelOptInfo *grouped, const AggPath *serial, Path *path)
 {
 	AggClauseCosts costs = {0};
-	Cost		input;
+	Cost		sort;
 
 	if (path == NULL)
 		return;
-	input = IsA(path, SortPath) ? ((SortPath *) path)->subpath->total_cost : path->total_cost;
+	sort = path->startup_cost - ((SortPath *) path)->subpath->total_cost;
 	get_agg_clause_costs(root, AGGSPLIT_SIMPLE, &costs);
 	path = (Path *) create_agg_path(root, grouped, path, grouped->reltarget, serial->aggstrategy, AGGSPLIT_SIMPLE,
 									serial->groupClause, serial->qual, &costs, serial->numGroups);
-	saving = Max(Min(saving, path->startup_cost - input), 0);
-	path->startup_cost -= saving;
-	path->total_cost -= saving;
+	/* without it, the aggregates sort, which the planner does not count before PostgreSQL 16 */
+	if (!GPUSORT_CORE_PRESORTS)
+	{
+		path->startup_cost -= sort;
+		path->total_cost -= sort;
+	}
 	add_path(grouped, path);
 }
 
@@ -199,12 +195,11 @@ static void
 offer_groups(PlannerInfo *root, RelOptInfo *input, RelOptInfo *grouped, const AggPath *serial, Path *partial, List *aggrefs)
 {
 	double		rows = input->rows;
-	Cost		saving;
 	Cost		inner = 0;
 	Cost		one = serial->path.total_cost;
-	const Aggref *in_order = gpusort_plan_query_order(root, rows, &saving);
+	const Aggref *in_order = gpusort_plan_common_order(aggrefs, true, true);
 	bool		words = gpusort_plan_takes_words(get_sortgrouplist_exprs(serial->groupClause, root->processed_tlist), aggrefs);
-	Path	   *path = words ? NULL : presort(root, grouped, input->cheapest_total_path, rows, in_order, &saving);
+	Path	   *path = words ? NULL : presort(root, grouped, input->cheapest_total_path, rows, in_order);
 	List	   *pathkeys = root->group_pathkeys;
 	List	   *exprs = NIL;
 	int			equal = GPUSORT_GROUP_PATHKEYS(root);
@@ -241,11 +236,11 @@ offer_groups(PlannerInfo *root, RelOptInfo *input, RelOptInfo *grouped, const Ag
 	if (enable_sort && partial != NULL && GPUSORT_GROUP_PATHKEYS(root) == list_length(root->parse->groupClause) &&
 		gpusort_plan_share_groups(root, grouped, serial, partial, pathkeys, equal, inner, one))
 		return;
-	offer(root, grouped, serial, path, saving);
+	offer(root, grouped, serial, path);
 	if (!words && partial != NULL)
 	{
-		path = presort(root, grouped, partial, rows, in_order, &saving);
-		offer(root, grouped, serial, path, saving);
+		path = presort(root, grouped, partial, rows, in_order);
+		offer(root, grouped, serial, path);
 	}
 }
 
@@ -281,7 +276,6 @@ gpusort_plan_offer_aggregates(PlannerInfo *root, RelOptInfo *input, RelOptInfo *
 	AggPath		serial;
 	Path	   *partial = input->partial_pathlist == NIL ? NULL : linitial(input->partial_pathlist);
 	double		rows = input->rows;
-	Cost		saving;
 	List	   *aggrefs = NIL;
 	ListCell   *lc;
 
@@ -299,9 +293,9 @@ gpusort_plan_offer_aggregates(PlannerInfo *root, RelOptInfo *input, RelOptInfo *
 	{
 		/* one process makes words of rows faster than it takes the rows of all processes */
 		Path	   *path = gpusort_plan_takes_words(NIL, aggrefs) && !takes_child_words(aggrefs) ? NULL :
-			presort(root, grouped, partial, rows, gpusort_plan_query_order(root, rows, &saving), &saving);
+			presort(root, grouped, partial, rows, gpusort_plan_common_order(aggrefs, true, false));
 
-		offer(root, grouped, &serial, path, saving);
+		offer(root, grouped, &serial, path);
 	}
 	else if (root->group_pathkeys != NIL)
 	{

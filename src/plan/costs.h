@@ -48,9 +48,6 @@
 #define HASH_GROUP_BYTES		64.0		/* bytes of a group, beside its columns */
 #define HASH_CACHE_BYTES		(4.0 * 1024 * 1024)
 
-/* What an aggregate's own sorts cost for each row.  In groups of 4 to 1,000,000 rows they took twice to five times that (own_aggregates.c). */
-#define GROUP_SORT_COST			(10 * cpu_operator_cost)
-
 /* What a GpuSort Aggregate costs for each row, in units of cpu_operator_cost (aggregate_paths.c) */
 #define AGGREGATE_OPERATORS		2.0			/* for each column of the groups, and for each aggregate; */
 #define ROW_ORDER_OPERATORS		15.0		/* for each order, if it sorts rows; */
@@ -80,7 +77,7 @@
  */
 #define INDEX_MARGIN			0.75
 
-/* The least correlation of values and places in a table for which the rows are taken to lie in order (statistics.c) */
+/* The least correlation of values and places in a table for which the rows are taken to lie in order (cost.c) */
 #define LEAST_CORRELATION		0.9999
 
 #endif							/* GPUSORT_PLAN_COSTS_H */

@@ -19,23 +19,6 @@
 #include "node/node.h"
 #include "plan/plan.h"
 
-void
-gpusort_plan_sort_by(Sort *sort, const GpusortSortColumn *columns, int n)
-{
-	sort->numCols = n;
-	sort->sortColIdx = palloc(n * sizeof(AttrNumber));
-	sort->sortOperators = palloc(n * sizeof(Oid));
-	sort->collations = palloc(n * sizeof(Oid));
-	sort->nullsFirst = palloc(n * sizeof(bool));
-	for (int i = 0; i < n; i++)
-	{
-		sort->sortColIdx[i] = columns[i].attno;
-		sort->sortOperators[i] = columns[i].sort_operator;
-		sort->collations[i] = columns[i].collation;
-		sort->nullsFirst[i] = columns[i].nulls_first;
-	}
-}
-
 List *
 gpusort_plan_references(int varno, List *targetlist)
 {

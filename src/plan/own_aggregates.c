@@ -48,13 +48,8 @@ sorts_by_columns(const Aggref *aggref)
 	return true;
 }
 
-/*
- * Returns one of the aggregates that sort, if all of these sort by the same columns of the rows, and the others may see the rows in
- * that order; else NULL.  any: the columns may be expressions.  Those with DISTINCT have the same FILTER.  Without groups, none that
- * sorts has one: the sort would have all rows for it.
- */
-static const Aggref *
-common_order(List *aggregates, bool any, bool grouped)
+const Aggref *
+gpusort_plan_common_order(List *aggregates, bool any, bool grouped)
 {
 	const Aggref *first = NULL;
 	const Aggref *shown = NULL; /* one that shows the order */
@@ -91,25 +86,25 @@ common_order(List *aggregates, bool any, bool grouped)
 	return shown != NULL ? shown : first;
 }
 
-const Aggref *
-gpusort_plan_query_order(PlannerInfo *root, double rows, Cost *saving)
-{
-	List	   *aggregates = NIL;
-	int			sorting = 0;
-	ListCell   *lc;
-
-	foreach(lc, root->agginfos)
-	{
-		Aggref	   *aggref = GPUSORT_AGGINFO_AGGREF((AggInfo *) lfirst(lc));
-
-		aggregates = lappend(aggregates, aggref);
-		sorting += gpusort_aggregate_sorts(aggref);
-	}
-	*saving = GPUSORT_CORE_PRESORTS ? 0 : GROUP_SORT_COST * sorting * rows;
-	return common_order(aggregates, true, root->parse->groupClause != NIL);
-}
-
 /* ---- a Sort by it ---- */
+
+/* Has a Sort sort by these columns. */
+static void
+sort_by(Sort *sort, const GpusortSortColumn *columns, int n)
+{
+	sort->numCols = n;
+	sort->sortColIdx = palloc(n * sizeof(AttrNumber));
+	sort->sortOperators = palloc(n * sizeof(Oid));
+	sort->collations = palloc(n * sizeof(Oid));
+	sort->nullsFirst = palloc(n * sizeof(bool));
+	for (int i = 0; i < n; i++)
+	{
+		sort->sortColIdx[i] = columns[i].attno;
+		sort->sortOperators[i] = columns[i].sort_operator;
+		sort->collations[i] = columns[i].collation;
+		sort->nullsFirst[i] = columns[i].nulls_first;
+	}
+}
 
 /* Is this column, under its own collation, among the first n ones of a sort, in whatever direction? */
 static bool
@@ -139,7 +134,7 @@ add_order(Sort *sort, int n, const Aggref *aggref)
 		if (!is_sorted_by(columns, n, &order.columns[i]))
 			columns[n++] = gpusort_aggregate_sort_column(&order.columns[i], castNode(Var, order.columns[i].expr)->varattno);
 	}
-	gpusort_plan_sort_by(sort, columns, n);
+	sort_by(sort, columns, n);
 }
 
 /* Copies a Gather Merge for a Sort in place of the one below it. */
@@ -168,7 +163,7 @@ sort_of_shares(const CustomScan *scan)
 
 	sort->plan = scan->scan.plan;
 	sort->plan.type = T_Sort;
-	gpusort_plan_sort_by(sort, columns, n);
+	sort_by(sort, columns, n);
 	return sort;
 }
 
@@ -489,7 +484,7 @@ find_parts(PlannedStmt *stmt, Agg *agg, Parts *parts)
 		return refuse(parts, agg->groupingSets != NIL ? "it has grouping sets" : "it has a hash table or is a part of a parallel one");
 	if (!find_aggregates(agg, parts))
 		return false;
-	parts->in_order = common_order(gpusort_aggregate_list(agg), false, agg->numCols > 0);
+	parts->in_order = gpusort_plan_common_order(gpusort_aggregate_list(agg), false, agg->numCols > 0);
 	for (int i = 0; i < agg->numCols; i++)
 		groups = lappend(groups, get_tle_by_resno(child->targetlist, agg->grpColIdx[i])->expr);
 	words = gpusort_plan_takes_words(groups, list_concat_copy(parts->sorting, parts->others));

@@ -81,8 +81,6 @@ extern double gpusort_cost_core_sort(const GpusortCostInput *input);
 /* The cost of a GpuSort Aggregate of this many rows, without its child. */
 extern Cost gpusort_plan_aggregate_cost(double rows, int columns, int aggregates);
 
-/* ---- statistics.c ---- */
-
 /* Returns the number of distinct values in a column of a plan, by the statistics, or "unknown". */
 extern double gpusort_plan_distinct(PlannedStmt *stmt, Plan *plan, AttrNumber attno, double unknown);
 
@@ -149,10 +147,11 @@ extern bool gpusort_plan_orders_fit(List *aggrefs, double rows, int width);
 extern Plan *gpusort_plan_own_aggregates(PlannedStmt *stmt, Agg *agg);
 
 /*
- * Returns one of the aggregates of a query that sort, if one sort, by the groups and by what it sorts by, serves all of them; else
- * NULL.  *saving: what the aggregates' own sorts of this many rows would cost, and the planner's costs do not contain.
+ * Returns one of these Aggrefs that sort, if all that do sort by the same columns of the rows, and the others may see the rows in
+ * that order; else NULL.  any: the columns may be expressions.  Those with DISTINCT have the same FILTER.  Without groups, none that
+ * sorts has one: a sort would have all rows for it.
  */
-extern const Aggref *gpusort_plan_query_order(PlannerInfo *root, double rows, Cost *saving);
+extern const Aggref *gpusort_plan_common_order(List *aggregates, bool any, bool grouped);
 
 /* ---- aggregate_paths.c ---- */
 
@@ -237,9 +236,6 @@ extern GpusortBound gpusort_bound_below(const Plan *plan, GpusortBound bound);
 extern double gpusort_bound_kept(PlannedStmt *stmt, Plan *child, const GpusortSortColumn *columns, GpusortBound bound);
 
 /* ---- make.c ---- */
-
-/* Has a Sort sort by these columns. */
-extern void gpusort_plan_sort_by(Sort *sort, const GpusortSortColumn *columns, int n);
 
 /* Returns the children of an Append or of a MergeAppend; NIL: the plan is another node. */
 extern List *gpusort_plan_appended(const Plan *plan);
