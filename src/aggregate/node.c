@@ -15,8 +15,8 @@
  * If one order serves all aggregates, a GpuSort below may sort the rows, in all processes of a parallel query, and the node reads
  * them as they come.
  *
- * Texts that group rows are sorted by their bytes, which takes less time than by their collation.  Then one more sort, of the
- * results, puts the groups in core's order.
+ * Texts that group rows are sorted by their bytes, which takes less time than by their collation.  Then the plan has a Sort above
+ * the node, which puts the groups in core's order.
  *
  *-------------------------------------------------------------------------
  */
@@ -43,11 +43,9 @@ typedef struct AggregateNode
 {
 	CustomScanState css;
 	int			ngroups;
-	GpusortAggregateColumn *groups;	/* their columns, as core sorts by them */
+	GpusortAggregateColumn *groups; /* their columns */
 	List	   *aggrefs;		/* in the order of the node's slot */
 	GpusortResults *results;
-	GpusortStream *stream;		/* puts the groups in core's order; NULL: they are */
-	bool		sorted;			/* it has all of them */
 } AggregateNode;
 
 static const CustomExecMethods exec_methods;
@@ -80,19 +78,6 @@ unpack_groups(AggregateNode *node, List *lists)
 	}
 }
 
-/* Prepares a sort of the results by core's order of the groups, n columns. */
-static void
-init_stream(AggregateNode *node, int n)
-{
-	GpusortSortColumn *columns = palloc(n * sizeof(GpusortSortColumn));
-	GpusortSortSpec spec = {0};
-
-	for (int i = 0; i < n; i++)
-		columns[i] = gpusort_aggregate_sort_column(&node->groups[i], i + 1);
-	gpusort_spec_set(&spec, node->css.ss.ss_ScanTupleSlot->tts_tupleDescriptor, columns, n);
-	node->stream = gpusort_stream_init(&spec, node->css.ss.ps.state, NULL);
-}
-
 static void
 begin_node(CustomScanState *css, EState *estate, int eflags)
 {
@@ -101,74 +86,11 @@ begin_node(CustomScanState *css, EState *estate, int eflags)
 	List	   *sorting = linitial(scan->custom_private);
 	List	   *others = lsecond(scan->custom_private);
 	bool		in_order = linitial_int(lfourth(scan->custom_private));
-	GpusortAggregateColumn *groups;
-	int			nsorted = 0;
-	bool		reorders = false;
 
 	outerPlanState(css) = ExecInitNode(outerPlan(scan), estate, eflags);
 	node->aggrefs = list_concat_copy(sorting, others);
 	unpack_groups(node, lthird(scan->custom_private));
-	groups = palloc(node->ngroups * sizeof(GpusortAggregateColumn));
-	for (int i = 0; i < node->ngroups; i++)
-	{
-		groups[i] = node->groups[i];
-		if (in_order || !OidIsValid(groups[i].equals))
-			continue;
-		nsorted++;
-		groups[i].collation = gpusort_rowkey_equality_collation(groups[i].equals, groups[i].collation);
-		reorders |= groups[i].collation != node->groups[i].collation;
-	}
-	node->results = gpusort_results_init(&css->ss.ps, sorting, others, groups, node->ngroups, in_order);
-	if (reorders)
-		init_stream(node, nsorted);
-}
-
-/* Puts all groups in core's order. */
-static void
-sort_groups(AggregateNode *node)
-{
-	TupleTableSlot *slot = node->css.ss.ss_ScanTupleSlot;
-	GpusortStreamInput input = {
-		.kind = GPUSORT_STAT_AGGREGATE,
-		.name = "GpuSort Aggregate",
-		.node = &node->css.ss.ps,
-		.verified = gpusort_verify,
-		.expected = node->css.ss.ps.plan->plan_rows,
-		.limit = -1,
-		.memory = gpusort_guc_memory_limit(1) / 4,
-	};
-
-	(void) gpusort_stream_begin(node->stream, &input);
-	for (;;)
-	{
-		CHECK_FOR_INTERRUPTS();
-		ResetExprContext(node->css.ss.ps.ps_ExprContext);
-		ExecClearTuple(slot);
-		if (!gpusort_results_next(node->results, slot->tts_values, slot->tts_isnull))
-			break;
-		gpusort_stream_put(node->stream, ExecStoreVirtualTuple(slot));
-	}
-	gpusort_stream_finish(node->stream);
-	node->sorted = true;
-}
-
-/* Fetches the next group, or without groups the results.  False at the end. */
-static bool
-next_results(AggregateNode *node, TupleTableSlot *slot)
-{
-	TupleTableSlot *row;
-
-	if (node->stream == NULL)
-		return gpusort_results_next(node->results, slot->tts_values, slot->tts_isnull);
-	if (!node->sorted)
-		sort_groups(node);
-	row = gpusort_stream_next(node->stream, true);
-	if (TupIsNull(row))
-		return false;
-	slot_getallattrs(row);
-	memcpy(slot->tts_values, row->tts_values, row->tts_tupleDescriptor->natts * sizeof(Datum));
-	memcpy(slot->tts_isnull, row->tts_isnull, row->tts_tupleDescriptor->natts * sizeof(bool));
-	return true;
+	node->results = gpusort_results_init(&css->ss.ps, sorting, others, node->groups, node->ngroups, in_order);
 }
 
 static TupleTableSlot *
@@ -183,7 +105,7 @@ exec_node(CustomScanState *css)
 		CHECK_FOR_INTERRUPTS();
 		ResetExprContext(econtext);
 		ExecClearTuple(slot);
-		if (!next_results(node, slot))
+		if (!gpusort_results_next(node->results, slot->tts_values, slot->tts_isnull))
 			return NULL;
 		ExecStoreVirtualTuple(slot);
 		econtext->ecxt_scantuple = slot;
@@ -202,9 +124,6 @@ forget_rows(AggregateNode *node)
 		gpusort_stat_count(GPUSORT_STAT_AGGREGATE, &report);
 	ExecClearTuple(node->css.ss.ss_ScanTupleSlot);
 	gpusort_results_forget(node->results);
-	if (node->stream != NULL)
-		gpusort_stream_end(node->stream);
-	node->sorted = false;
 }
 
 static void

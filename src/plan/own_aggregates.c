@@ -5,7 +5,7 @@
  *
  * aggregate/node.c says why.  The node takes the place of the Agg, also of a HashAggregate, and of the Sort below it, if there is
  * one: of the rows by their groups, or, from PostgreSQL 16 on, by an aggregate's values.  The groups come in the order of the
- * Sort, which nodes above may need.
+ * Sort, which nodes above may need: if the node sorts texts by their bytes, by a Sort above it.
  *
  * If one order serves all aggregates, and rows do not fit in words, a Sort by the groups and that order takes the Sort's place, which
  * becomes a GpuSort: it reads by pages, or all processes of a parallel query feed it.  Core puts the rows of array_agg(x ORDER BY y)
@@ -232,6 +232,7 @@ typedef struct Parts
 	const Aggref *in_order;		/* one of those whose order serves all that sort; NULL: none does */
 	bool		shows_order;	/* one of the others shows the order of the rows, which a Sort below may have made */
 	Plan	   *sorted;			/* a plan of the rows in the order of all aggregates; NULL: the node sorts */
+	bool		reorders;		/* the groups do not come in the order of the Sort below */
 	const char *refusal;		/* why the Agg stays core's */
 } Parts;
 
@@ -456,15 +457,19 @@ gpusort_plan_orders_fit(List *aggrefs, double rows, int width)
 	return !gpusort_cost_exceeds_files(rows * orders, width) && (orders == 1 || gpusort_cost_fits(1.25 * rows * orders, width, 1));
 }
 
-/* Returns the reason why the node cannot sort by the columns of the groups, or NULL.  Equal texts only have to be side by side. */
+/* Has the node sort by the columns of the groups, texts by their bytes.  Returns the reason why it cannot, or NULL. */
 static const char *
-refuse_groups(const Agg *agg, const Sort *sort)
+sort_groups(const Agg *agg, const Sort *sort, Parts *parts)
 {
 	GpusortSortColumn *columns = gpusort_cost_columns(sort);
 
 	for (int i = 0; i < agg->numCols; i++)
-		columns[i].collation =
-			gpusort_rowkey_equality_collation(get_equality_op_for_ordering_op(sort->sortOperators[i], NULL), sort->collations[i]);
+	{
+		Oid			collation = gpusort_rowkey_equality_collation(list_nth_oid(parts->groups[4], i), columns[i].collation);
+
+		parts->reorders |= collation != columns[i].collation;
+		columns[i].collation = lfirst_oid(list_nth_cell(parts->groups[2], i)) = collation;
+	}
 	return gpusort_rowkey_plan(columns, agg->numCols).refusal;
 }
 
@@ -503,7 +508,7 @@ find_parts(PlannedStmt *stmt, Agg *agg, Parts *parts)
 		return true;
 	if (agg->numCols > 0 && !IsA(child, Sort))
 		return refuse(parts, "rows come in the order of the groups");
-	if (agg->numCols > 0 && (reason = refuse_groups(agg, (const Sort *) child)) != NULL)
+	if (agg->numCols > 0 && (reason = sort_groups(agg, (const Sort *) child, parts)) != NULL)
 		return refuse(parts, reason);
 	if (!gpusort_force && agg->numCols > 0 && !words && !gpusort_plan_orders_fit(parts->sorting, child->plan_rows, child->plan_width))
 		return refuse(parts, "several aggregates would each write rows to temporary files");
@@ -532,9 +537,15 @@ report_refusal(const Agg *agg, const Parts *parts)
 	}
 }
 
-/* Replaces Aggrefs and columns of groups by references to the node's slot, whose target list this is. */
+typedef struct Slot
+{
+	List	   *targetlist;		/* of the node's slot */
+	int			varno;			/* of references to it */
+} Slot;
+
+/* Replaces Aggrefs and columns of groups by references to the node's slot. */
 static Node *
-refer(Node *node, List *slot)
+refer(Node *node, Slot *slot)
 {
 	ListCell   *lc;
 
@@ -542,15 +553,49 @@ refer(Node *node, List *slot)
 		return NULL;
 	if (!IsA(node, Var) && !IsA(node, Aggref))
 		return expression_tree_mutator(node, refer, slot);
-	foreach(lc, slot)
+	foreach(lc, slot->targetlist)
 	{
 		const TargetEntry *entry = lfirst_node(TargetEntry, lc);
 
 		if (IsA(node, Var) ? IsA(entry->expr, Var) && ((Var *) entry->expr)->varattno == ((Var *) node)->varattno :
 			equal(entry->expr, node))
-			return (Node *) makeVar(INDEX_VAR, entry->resno, exprType(node), exprTypmod(node), exprCollation(node), 0);
+			return (Node *) makeVar(slot->varno, entry->resno, exprType(node), exprTypmod(node), exprCollation(node), 0);
 	}
 	elog(ERROR, "expression not found in the target list of a GpuSort Aggregate");
+}
+
+/* Puts the groups in the order of the Sort below an Agg: returns what the Agg returns, above a Sort above the node. */
+static Plan *
+reorder(const Agg *agg, CustomScan *scan)
+{
+	Slot		slot = {scan->custom_scan_tlist, OUTER_VAR};
+	Plan	   *node = &scan->scan.plan;
+	Result	   *result = makeNode(Result);
+	Sort	   *sort = palloc(sizeof(Sort));
+
+	*sort = *(const Sort *) outerPlan(agg);
+	sort->numCols = agg->numCols;
+	sort->sortColIdx = palloc(agg->numCols * sizeof(AttrNumber));
+	for (int i = 0; i < agg->numCols; i++)
+		sort->sortColIdx[i] = i + 1;
+	/* it is executed again where the node's parameters change */
+	sort->plan = *node;
+	sort->plan.type = T_Sort;
+	sort->plan.plan_node_id = outerPlan(agg)->plan_node_id;
+	sort->plan.targetlist = gpusort_plan_references(OUTER_VAR, scan->custom_scan_tlist);
+	sort->plan.qual = sort->plan.initPlan = NIL;
+	sort->plan.startup_cost = node->total_cost;
+	outerPlan(sort) = node;
+	result->plan = *node;
+	result->plan.type = T_Result;
+	result->plan.targetlist = (List *) refer((Node *) agg->plan.targetlist, &slot);
+	result->plan.qual = NIL;
+	outerPlan(result) = &sort->plan;
+	node->targetlist = gpusort_plan_references(INDEX_VAR, scan->custom_scan_tlist);
+	node->initPlan = NIL;
+	/* the other two have those of the Agg and of its Sort */
+	node->plan_node_id += GPUSORT_NODE_IDS;
+	return &result->plan;
 }
 
 /* The target list of the node's slot: the columns of the groups, which are the child's, and the Aggrefs */
@@ -580,6 +625,7 @@ gpusort_plan_own_aggregates(PlannedStmt *stmt, Agg *agg)
 	Plan	   *child;
 	List	   *groups = NIL;
 	List	   *aggrefs;
+	Slot		slot;
 
 	if (!find_parts(stmt, agg, &parts))
 	{
@@ -603,11 +649,12 @@ gpusort_plan_own_aggregates(PlannedStmt *stmt, Agg *agg)
 	aggrefs = list_concat_copy(parts.sorting, parts.others);
 	scan = gpusort_plan_scan(&agg->plan, child, make_slot(parts.groups[0], aggrefs, child), &gpusort_aggregate_methods);
 	plan = &scan->scan.plan;
-	plan->targetlist = (List *) refer((Node *) agg->plan.targetlist, scan->custom_scan_tlist);
-	plan->qual = (List *) refer((Node *) plan->qual, scan->custom_scan_tlist);
+	slot = (Slot) {scan->custom_scan_tlist, INDEX_VAR};
+	plan->targetlist = (List *) refer((Node *) agg->plan.targetlist, &slot);
+	plan->qual = (List *) refer((Node *) plan->qual, &slot);
 	plan->startup_cost = child->total_cost + gpusort_plan_aggregate_cost(child->plan_rows, agg->numCols, list_length(aggrefs));
 	plan->total_cost = plan->startup_cost + cpu_tuple_cost * plan->plan_rows;
 	scan->custom_private = list_make4(parts.sorting, parts.others, groups, list_make1_int(parts.sorted != NULL));
 	gpusort_plan_mark(scan);
-	return plan;
+	return parts.reorders ? reorder(agg, scan) : plan;
 }

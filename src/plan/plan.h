@@ -163,6 +163,9 @@ extern void gpusort_plan_offer_aggregates(PlannerInfo *root, RelOptInfo *input, 
 
 /* ---- sorted_groups.c ---- */
 
+/* A plan has fewer nodes, so that the number of an Agg and this give a number for another node in its place. */
+#define GPUSORT_NODE_IDS	1000000
+
 /* Returns a GroupAggregate above a Sort that could take the place of a HashAggregate; NULL: none could. */
 extern Agg *gpusort_plan_sort_groups(const Agg *agg);
 

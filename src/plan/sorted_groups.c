@@ -37,9 +37,6 @@
 #include "plan/costs.h"
 #include "plan/plan.h"
 
-/* A plan has fewer nodes, so that the number of an Agg and this give a number for its Sort. */
-#define NODE_IDS	1000000
-
 Agg *
 gpusort_plan_narrow_input(const Agg *agg)
 {
@@ -112,7 +109,7 @@ gpusort_plan_make_sort(Agg *agg)
 	plan->extParam = bms_copy(child->extParam);
 	plan->allParam = bms_copy(child->allParam);
 	plan->startup_cost = plan->total_cost = child->total_cost;
-	plan->plan_node_id = NODE_IDS + agg->plan.plan_node_id;
+	plan->plan_node_id = GPUSORT_NODE_IDS + agg->plan.plan_node_id;
 	return sort;
 }
 

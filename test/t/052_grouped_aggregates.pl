@@ -100,8 +100,8 @@ if (@icu)
 # ---- plans ----
 
 like(answer($session, "EXPLAIN (COSTS OFF) SELECT few + 1, x, $median, count(*) FROM big GROUP BY few, x HAVING count(DISTINCT v) > 3 ORDER BY x DESC, few"),
-	qr/^Custom Scan \(GpuSort Aggregate\)\n +Filter: \(\(?count\(DISTINCT v\)\)? > 3\)\n +Group Key: x, few\n +Aggregates: percentile_cont\(.*\), count\(DISTINCT v\), count\(\*\)\n +->  Seq Scan on big$/,
-	'EXPLAIN shows the groups and the aggregates');
+	qr/^Result\n +->  Custom Scan \(GpuSort\)\n +Sort Key: x DESC, few\n +->  Custom Scan \(GpuSort Aggregate\)\n +Filter: \(\(?count\(DISTINCT v\)\)? > 3\)\n +Group Key: x, few\n +Aggregates: percentile_cont\(.*\), count\(DISTINCT v\), count\(\*\)\n +->  Seq Scan on big$/,
+	'EXPLAIN shows the groups and the aggregates, and a sort by the order of texts');
 my $own = 'count(DISTINCT v)';
 answer($session, 'SET gpusort.force = off');
 like(answer($session, "EXPLAIN SELECT $_ FROM big GROUP BY 1"), qr/GpuSort Aggregate/, "groups of few rows and of many: $_")
@@ -262,6 +262,8 @@ SELECT n, (SELECT sum(rows) FROM (SELECT few, count(*) AS rows, $median AS m
 	FROM (SELECT id, k, f, n, v, few, row_number() OVER (PARTITION BY v ORDER BY k) AS place FROM big WHERE id < 20000) w WHERE place <= n.n GROUP BY few) q WHERE m IS NOT NULL)
 FROM generate_series(1, 4) n
 SQL
+
+same_answer('a filter changes from scan to scan, and groups are sorted', "SELECT n, q.* FROM generate_series(1, 4) n, LATERAL (SELECT x, $median, array_agg(v) FILTER (WHERE v <> n) AS a FROM big WHERE id < 900 GROUP BY x ORDER BY x OFFSET 0) q ORDER BY n, x");
 
 # ---- permissions ----
 
