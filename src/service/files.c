@@ -110,13 +110,12 @@ is_dropped(const GpusortServiceFile *file)
 	return dropped;
 }
 
-bool
+void
 gpusort_files_look(void)
 {
 	mapped = 0;
 	for (GpusortServiceFile *file = files; file != NULL; file = file->next)
 		file->dropped = is_dropped(file);
-	return files != NULL;
 }
 
 bool
@@ -160,7 +159,7 @@ gpusort_file_open(const GpusortFileName *name, uint64 bytes)
 		if (mem == NULL)
 			return NULL;
 		if (++mapped >= LOOK_AFTER_FILES)
-			(void) gpusort_files_look();
+			gpusort_files_look();
 		file = MemoryContextAllocZero(TopMemoryContext, sizeof(GpusortServiceFile));
 		file->name = *name;
 		file->mem = mem;

@@ -48,8 +48,7 @@ PGDLLEXPORT void gpusort_service_main(Datum arg);
 #define POLLS_BEFORE_SLEEP		500 /* and after these, 1 ms */
 #define TIMER_SLACK_NANOSECONDS	1000	/* Linux rounds sleeps up by 50 us by default */
 #define TRIM_AFTER_MS			1000	/* an idle service gives device memory back after this */
-#define MAX_REST_MS				60000L	/* the longest wait for the latch */
-#define LET_GO_MS				1000	/* the service looks this often for files that it can let go of */
+#define LOOK_MS					1000L	/* at files that it can let go of, and at how long it has been idle */
 
 /* Makes this process the service.  Returns false if another process is the service already. */
 static bool
@@ -71,10 +70,10 @@ become_service(void)
 
 /*
  * Waits for the next look, with signals let in: briefly while the device is busy,
- * otherwise until the latch is set or idle_ms have passed.
+ * otherwise until the latch is set or ms have passed.
  */
 static void
-rest(const GpusortStepped *stepped, long idle_ms)
+rest(const GpusortStepped *stepped, long ms)
 {
 	static uint32 event = 0;
 	static uint64 since = 0;	/* when the service found something new last, in ns of base/clock.h */
@@ -93,7 +92,7 @@ rest(const GpusortStepped *stepped, long idle_ms)
 		pg_usleep(POLL_MICROSECONDS);
 	else
 		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-						 stepped->busy ? 1L : idle_ms, gpusort_wait_event(event, "GpusortServiceMain"));
+						 stepped->busy ? 1L : ms, gpusort_wait_event(event, "GpusortServiceMain"));
 	sigprocmask(SIG_SETMASK, &blocked, NULL);
 }
 
@@ -121,39 +120,11 @@ reload_settings(void)
 	gpusort_device_limit_memory();
 }
 
-/* Is there a request that the service has to serve? */
-static bool
-has_request(void)
-{
-	for (int i = 0; i < gpusort_control_slots(); i++)
-	{
-		GpusortRequestState state = gpusort_request_state(&gpusort_control->requests[i]);
-
-		if (state == GPUSORT_REQUEST_SUBMITTED || state == GPUSORT_REQUEST_SORTED || state == GPUSORT_REQUEST_LEFT)
-			return true;
-	}
-	return false;
-}
-
-/* Ends an idle service, unless a backend comes meanwhile: one that comes later starts the next service. */
-static void
-end_idle(void)
-{
-	gpusort_control->changed_at = gpusort_clock_ms();
-	(void) gpusort_control_change(GPUSORT_SERVICE_READY, GPUSORT_SERVICE_ENDING);
-	if (has_request())
-	{
-		(void) gpusort_control_change(GPUSORT_SERVICE_ENDING, GPUSORT_SERVICE_READY);
-		return;
-	}
-	close_and_exit(true);
-}
-
 /*
- * Gives memory back while the service is idle, since this time, and ends it in the end.  Returns for how many ms it may
- * wait.
+ * Gives device memory back while the service is idle, since this time, and ends it in the end.  A request that comes
+ * meanwhile starts the next service, which serves it.
  */
-static long
+static void
 be_idle(uint64 since, bool permanent)
 {
 	static uint64 trimmed = 0;	/* since when the service was idle when it gave device memory back last */
@@ -167,8 +138,11 @@ be_idle(uint64 since, bool permanent)
 		trimmed = since;
 	}
 	if (timeout_ms > 0 && idle_ms >= timeout_ms && !permanent)
-		end_idle();
-	return trimmed == since ? MAX_REST_MS : TRIM_AFTER_MS;
+	{
+		gpusort_control->changed_at = gpusort_clock_ms();
+		(void) gpusort_control_change(GPUSORT_SERVICE_READY, GPUSORT_SERVICE_ENDING);
+		close_and_exit(true);
+	}
 }
 
 /* The loop of the service; does not return. */
@@ -177,12 +151,10 @@ serve(bool permanent)
 {
 	uint64		idle_since = gpusort_clock_ms();
 	uint64		looked_at = 0;	/* at the files, in ms of the monotonic clock */
-	bool		files = false;	/* some are mapped */
 
 	for (;;)
 	{
 		GpusortStepped stepped;
-		long		rest_ms = MAX_REST_MS;
 
 		ResetLatch(MyLatch);
 		gpusort_watch_beat();
@@ -196,21 +168,15 @@ serve(bool permanent)
 
 		stepped = gpusort_queue_step();
 		if (stepped.idle)
-			rest_ms = be_idle(idle_since, permanent);
+			be_idle(idle_since, permanent);
 		else
 			idle_since = gpusort_clock_ms();
-		if (gpusort_service_idle_timeout > 0)
-			rest_ms = Min(rest_ms, gpusort_service_idle_timeout * 1000L);
-		if (gpusort_clock_ms() - looked_at >= LET_GO_MS)
+		if (gpusort_clock_ms() - looked_at >= LOOK_MS)
 		{
 			looked_at = gpusort_clock_ms();
-			files = gpusort_files_look();
+			gpusort_files_look();
 		}
-		if (gpusort_files_let_go())
-			rest_ms = 0;
-		else if (files || !stepped.idle)
-			rest_ms = LET_GO_MS;
-		rest(&stepped, rest_ms);
+		rest(&stepped, gpusort_files_let_go() ? 0 : LOOK_MS);
 	}
 }
 

@@ -123,8 +123,8 @@ extern uint64 gpusort_file_piece(const GpusortServiceFile *file, GpusortPlace pl
 /* Returns how many of the file's first bytes are registered. */
 extern uint64 gpusort_file_registered(const GpusortServiceFile *file);
 
-/* Looks which files their sessions have dropped.  Returns whether any file is left. */
-extern bool gpusort_files_look(void);
+/* Looks which files their sessions have dropped. */
+extern void gpusort_files_look(void);
 
 /*
  * Unmaps one file that was dropped and that no job uses, which takes some 50 us for each MB.  Returns false if
