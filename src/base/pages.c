@@ -489,9 +489,8 @@ gpusort_large_unshare(const GpusortSharedBuffer *buffer)
 #define HUGE_PART		8
 #define STEP_HUGE_NS	20000000
 
-/* Signals have to wait for a step to end, and a call for one at most, or this long for the thread: 10 ms. */
+/* Signals have to wait for a step to end, and a call for one at most. */
 #define STEP_BYTES		(8 * GPUSORT_HUGE_PAGE)
-#define WAIT_NS			10000000
 
 void
 gpusort_page_maker_begin(GpusortPageMaker *maker, int fd, char *mem, size_t made)
@@ -585,29 +584,11 @@ make_ahead(void *arg)
 static bool
 start_thread(GpusortPageMaker *maker)
 {
-	pthread_condattr_t monotonic;
-
 	pthread_mutex_init(&maker->lock, NULL);
-	pthread_condattr_init(&monotonic);
-	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-	pthread_cond_init(&maker->changed, &monotonic);
-	pthread_condattr_destroy(&monotonic);
+	pthread_cond_init(&maker->changed, NULL);
 	maker->wanted = maker->made;
 	maker->threaded = gpusort_thread_start(&maker->thread, make_ahead, maker) == 0;
 	return maker->threaded;
-}
-
-/* Waits until the thread has made more pages, or has failed, but not for long. */
-static void
-wait_for_step(GpusortPageMaker *maker)
-{
-	struct timespec until;
-
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_nsec += WAIT_NS;
-	until.tv_sec += until.tv_nsec / 1000000000;
-	until.tv_nsec %= 1000000000;
-	(void) pthread_cond_timedwait(&maker->changed, &maker->lock, &until);
 }
 
 bool
@@ -632,8 +613,9 @@ gpusort_page_maker_need(GpusortPageMaker *maker, size_t end, size_t ahead, size_
 	if (maker->wanted < end)
 		maker->wanted = end;
 	pthread_cond_signal(&maker->changed);
+	/* until the thread has made a step, or has failed */
 	if (maker->made < end && !maker->failed)
-		wait_for_step(maker);
+		(void) pthread_cond_wait(&maker->changed, &maker->lock);
 	*made = maker->made;
 	failed = maker->failed && maker->made < end;
 	pthread_mutex_unlock(&maker->lock);
