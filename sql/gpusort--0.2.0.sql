@@ -87,6 +87,25 @@ COMMENT ON AGGREGATE gpu_sort_agg(anynonarray) IS
 -- Inspection
 --
 
+CREATE FUNCTION gpusort_engine_list(
+  OUT engine text,
+  OUT available boolean,
+  OUT detail text,
+  OUT device text,
+  OUT device_memory bigint,
+  OUT driver text,
+  OUT runtime text,
+  OUT mapped_bytes bigint,
+  OUT service_pid integer)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME'
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED ROWS 2;
+
+COMMENT ON FUNCTION gpusort_engine_list() IS
+'the rows of gpusort_status(), without the settings that load the library';
+
+-- A setting of a database or a role hides the server's from its sessions, and the server's is
+-- hidden from users who may not read it.
 CREATE FUNCTION gpusort_status(
   OUT engine text,
   OUT available boolean,
@@ -99,8 +118,32 @@ CREATE FUNCTION gpusort_status(
   OUT service_pid integer,
   OUT preloaded_by text)
 RETURNS SETOF record
-AS 'MODULE_PATHNAME'
-LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED ROWS 2;
+LANGUAGE SQL VOLATILE STRICT PARALLEL RESTRICTED ROWS 2
+BEGIN ATOMIC
+  WITH entries AS (
+    SELECT s.name AS place, s.setting AS libraries
+    FROM pg_catalog.pg_settings s
+    WHERE s.name OPERATOR(pg_catalog.~) '^(session|shared)_preload_libraries$'
+      AND s.source OPERATOR(pg_catalog.!~) 'global|database|user'
+    UNION ALL
+    SELECT 'session_preload_libraries'
+        OPERATOR(pg_catalog.||) coalesce(' of role ' OPERATOR(pg_catalog.||) pg_catalog.quote_ident(r.rolname), '')
+        OPERATOR(pg_catalog.||) coalesce(' of database ' OPERATOR(pg_catalog.||) pg_catalog.quote_ident(d.datname), '')
+        OPERATOR(pg_catalog.||) CASE WHEN r.oid IS NULL AND d.oid IS NULL THEN ' of all roles' ELSE '' END,
+      pg_catalog.split_part(entry, '=', 2)
+    FROM pg_catalog.pg_db_role_setting t
+      CROSS JOIN LATERAL pg_catalog.unnest(t.setconfig) AS entry
+      LEFT JOIN pg_catalog.pg_roles r ON r.oid OPERATOR(pg_catalog.=) t.setrole
+      LEFT JOIN pg_catalog.pg_database d ON d.oid OPERATOR(pg_catalog.=) t.setdatabase
+    WHERE entry OPERATOR(pg_catalog.~) '^session_preload_libraries='),
+  preloaded AS (
+    SELECT pg_catalog.string_agg(entries.place, ', ') AS places
+    FROM entries
+    WHERE entries.libraries OPERATOR(pg_catalog.~) '(^|[,/" ])gpusort(\.so|\.dylib)?([," ]|$)')
+  SELECT e.engine, e.available, e.detail, e.device, e.device_memory, e.driver, e.runtime, e.mapped_bytes,
+    e.service_pid, preloaded.places
+  FROM gpusort_engine_list() e, preloaded;
+END;
 
 COMMENT ON FUNCTION gpusort_status() IS
 'engines, whether each is available or the reason why not, its last failure, its device, the bytes of shared memory that the GPU service has mapped, and the settings of the server, of databases and roles that load the library; starts the GPU service if it is not running, as a sort does';

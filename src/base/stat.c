@@ -19,6 +19,7 @@
  */
 #include "postgres.h"
 
+#include "access/htup_details.h"
 #include "catalog/pg_authid.h"
 #include "fmgr.h"
 #include "funcapi.h"
@@ -91,6 +92,7 @@ typedef struct Stat
 	GpusortPlace places[PLACES];
 } Stat;
 
+PG_FUNCTION_INFO_V1(gpusort_last_sort);
 PG_FUNCTION_INFO_V1(gpusort_activity_list);
 PG_FUNCTION_INFO_V1(gpusort_stat_list);
 PG_FUNCTION_INFO_V1(gpusort_stat_reason_list);
@@ -165,21 +167,6 @@ copy_reason(const char *reason, char *text)
 	*text = '\0';
 }
 
-/* Returns the place of a reason in the table, the last one if it is full, or NULL if the reason is to be appended. */
-static Reason *
-search_reasons(Stat *stat, const Reason *wanted)
-{
-	uint32		nreasons = pg_atomic_read_u32(&stat->nreasons);
-
-	pg_read_barrier();
-	for (Reason *reason = stat->reasons; reason < stat->reasons + nreasons; reason++)
-	{
-		if (reason->kind == wanted->kind && reason->engine == wanted->engine && strcmp(reason->text, wanted->text) == 0)
-			return reason;
-	}
-	return nreasons == REASONS - 1 ? &stat->reasons[nreasons] : NULL;
-}
-
 /* Finds a reason in the table, or appends it.  Returns NULL if there is no shared memory. */
 static Reason *
 find_reason(GpusortStatKind kind, int engine, const char *text)
@@ -191,21 +178,26 @@ find_reason(GpusortStatKind kind, int engine, const char *text)
 	if (stat == NULL)
 		return NULL;
 	copy_reason(text, wanted.text);
-	reason = search_reasons(stat, &wanted);
-	if (reason != NULL)
-		return reason;
-	SpinLockAcquire(&stat->lock);
-	reason = search_reasons(stat, &wanted);
-	if (reason == NULL)
+	for (reason = stat->reasons; reason < stat->reasons + REASONS - 1; reason++)
 	{
-		uint32		n = pg_atomic_read_u32(&stat->nreasons);
+		uint32		i = reason - stat->reasons;
 
-		reason = &stat->reasons[n];
-		*reason = wanted;
-		pg_write_barrier();
-		pg_atomic_write_u32(&stat->nreasons, n + 1);
+		if (i == pg_atomic_read_u32(&stat->nreasons))
+		{
+			SpinLockAcquire(&stat->lock);
+			/* unless another process has just appended one */
+			if (i == pg_atomic_read_u32(&stat->nreasons))
+			{
+				*reason = wanted;
+				pg_write_barrier();
+				pg_atomic_write_u32(&stat->nreasons, i + 1);
+			}
+			SpinLockRelease(&stat->lock);
+		}
+		pg_read_barrier();
+		if (reason->kind == wanted.kind && reason->engine == wanted.engine && strcmp(reason->text, wanted.text) == 0)
+			break;
 	}
-	SpinLockRelease(&stat->lock);
 	return reason;
 }
 
@@ -263,13 +255,6 @@ gpusort_report_keep(const GpusortReport *report)
 		strlcpy(last_reason, report->reason, sizeof(last_reason));
 		last_sort.reason = last_reason;
 	}
-}
-
-const GpusortReport *
-gpusort_report_last(Oid *user)
-{
-	*user = last_user;
-	return &last_sort;
 }
 
 /* ---- sorts that run ---- */
@@ -344,14 +329,65 @@ gpusort_activity_report(GpusortActivity *activity, GpusortPhase phase,
 	SpinLockRelease(&stat->lock);
 }
 
-bool
-gpusort_activity_is_visible(Oid role)
+/* ---- functions of SQL ---- */
+
+/* May the current user see the sorts of this role?  The rule is pg_stat_activity's. */
+static bool
+is_visible(Oid role)
 {
 	return has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS) ||
 		has_privs_of_role(GetUserId(), role);
 }
 
-/* ---- functions of the views ---- */
+static Datum
+text_or_empty(const char *text)
+{
+	return CStringGetTextDatum(text != NULL ? text : "");
+}
+
+/*
+ * gpusort_last_sort() returns record: NULL before the session's first sort, or if
+ * that sort was done for a user whose activity the current user may not see
+ */
+Datum
+gpusort_last_sort(PG_FUNCTION_ARGS)
+{
+	const GpusortReport *last = &last_sort;
+	bool		device = last->copy_in_bytes > 0;
+	Datum		values[] = {
+		Int64GetDatum((int64) last->rows),
+		text_or_empty(last->key_type),
+		text_or_empty(last->engine),
+		text_or_empty(last->algorithm),
+		Float8GetDatum(last->gather_ms),
+		Int64GetDatum((int64) last->gather_bytes),
+		Float8GetDatum(last->copy_in_ms),
+		Int64GetDatum((int64) last->copy_in_bytes),
+		Float8GetDatum(last->kernels_ms),
+		Float8GetDatum(last->copy_out_ms),
+		Int64GetDatum((int64) last->copy_out_bytes),
+		Float8GetDatum(last->return_ms),
+		BoolGetDatum(last->pinned),
+		Int32GetDatum(last->blocks),
+		Int32GetDatum(last->threads),
+		Int32GetDatum(last->bins),
+		Float8GetDatum(last->total_ms),
+		text_or_empty(last->reason),
+	};
+	bool		nulls[lengthof(values)] = {
+		[3] = last->algorithm == NULL,
+		[6] = !device, [7] = !device, [9] = !device, [10] = !device,
+		[13] = last->blocks == 0, [14] = last->threads == 0, [15] = last->bins == 0,
+		[17] = last->reason == NULL,
+	};
+	TupleDesc	tupdesc;
+
+	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+	if (last->engine == NULL || !is_visible(last_user))
+		PG_RETURN_NULL();
+	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(tupdesc), values, nulls)));
+}
 
 /* Begins the result.  Without shared memory, warns and returns NULL. */
 static Stat *
@@ -402,7 +438,7 @@ gpusort_activity_list(PG_FUNCTION_ARGS)
 				[9] = place.phase != GPUSORT_PHASE_GATHERING || place.sort.estimated_rows == 0,
 			};
 
-			if (!gpusort_activity_is_visible(place.role))
+			if (!is_visible(place.role))
 				memset(nulls + 1, true, sizeof(nulls) - sizeof(nulls[0]));
 			tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 		}

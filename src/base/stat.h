@@ -78,12 +78,6 @@ typedef struct GpusortReport
  */
 extern void gpusort_report_keep(const GpusortReport *report);
 
-/*
- * The report of the session's last sort; static, overwritten by the next gpusort_report_keep().  Its
- * engine is NULL before the session's first sort.  *user: for whom the sort was done.
- */
-extern const GpusortReport *gpusort_report_last(Oid *user);
-
 typedef enum GpusortStatKind
 {
 	GPUSORT_STAT_SORT,			/* of a GpuSort */
@@ -140,8 +134,5 @@ extern void gpusort_activity_report(GpusortActivity *activity, GpusortPhase phas
 
 /* Ends the sort.  Does nothing if it has ended or has not begun. */
 extern void gpusort_activity_end(GpusortActivity *activity);
-
-/* May the current user see the sorts of this role?  The rule is pg_stat_activity's. */
-extern bool gpusort_activity_is_visible(Oid role);
 
 #endif							/* GPUSORT_BASE_STAT_H */

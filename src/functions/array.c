@@ -277,18 +277,24 @@ static bool
 sort_few(const GpusortArrayInput *input, char *values, GpusortReport *report)
 {
 	const GpusortType *type = input->type;
-	GpusortKeySetSpec spec = {.key_type = type->name, .key_bytes = type->key_bytes};
 	uint64		nvalues = input->nitems - input->nnulls;
 	uint64		keys[FEW_VALUES];
 
-	if (nvalues > FEW_VALUES)
+	if (nvalues > FEW_VALUES || (gpusort_min_rows >= 0 && nvalues >= (uint64) gpusort_min_rows))
 		return false;
 	for (uint64 i = 0; i < nvalues; i++)
 		gpusort_type_store_key(type->kind, value_at(type, input->values, i), input->descending ? PG_UINT64_MAX : 0,
 							   (char *) keys + i * type->key_bytes);
-	if (!gpusort_keyset_sort_few(&spec, keys, nvalues, report))
-		return false;
+	gpusort_cpu_sort_few(keys, nvalues, type->key_bytes);
 	gpusort_type_decode(type, keys, nvalues, input->descending, values);
+	*report = (GpusortReport) {
+		.rows = nvalues,
+		.key_type = type->name,
+		.engine = "cpu",
+		.algorithm = "insertion",
+		.gather_bytes = nvalues * type->key_bytes,
+		.threads = 1,
+	};
 	return true;
 }
 

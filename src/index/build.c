@@ -42,7 +42,7 @@
 #include "guc.h"
 #include "index/btree.h"
 #include "index/index.h"
-#include "run/cpu_options.h"
+#include "run/run.h"
 
 /* A smaller table is core's: what a build needs at first takes as long as core's whole build. */
 #define LEAST_BLOCKS	8

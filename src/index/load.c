@@ -21,7 +21,7 @@
 
 #include "cpu/cpu.h"
 #include "index/btree.h"
-#include "run/cpu_options.h"
+#include "run/run.h"
 
 /* The most bytes of a window, which are those of a batch's leaves, and its most rows */
 #define WINDOW_BYTES	(GPUSORT_BATCH_LEAVES * BLCKSZ)

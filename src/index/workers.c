@@ -31,7 +31,7 @@
 #include "compat.h"
 #include "guc.h"
 #include "index/btree.h"
-#include "run/cpu_options.h"
+#include "run/run.h"
 
 /* The least blocks of a range: to launch a worker takes as long as reading some hundred. */
 #define LEAST_BLOCKS	2048

@@ -31,7 +31,7 @@
 #include "storage/ipc.h"
 
 #include "base/stat.h"
-#include "run/cpu_options.h"
+#include "run/run.h"
 
 /* More threads do not make a sort faster: memory bandwidth is used up. */
 #define MAX_THREADS		16

@@ -16,7 +16,6 @@
 #include "base/arena.h"
 #include "base/stat.h"
 #include "guc.h"
-#include "run/cpu_options.h"
 #include "run/state.h"
 
 /*

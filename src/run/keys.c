@@ -19,7 +19,6 @@
 #include "base/arena.h"
 #include "base/memory.h"
 #include "guc.h"
-#include "run/cpu_options.h"
 #include "run/state.h"
 
 #define BLOCK_BYTES		((size_t) 16 * 1024 * 1024)

@@ -2,7 +2,7 @@
  *
  * run.h
  *		The key set: the interface between code that has rows to sort and the
- *		engines.
+ *		engines; and what threads the CPU engine may have.
  *
  * The caller begins a key set with a specification.  It reserves memory for keys,
  * writes keys there and commits them, repeatedly.  Then it sorts the key set, reads
@@ -24,9 +24,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "key/keybits.h"
-#include "base/stat.h"
 #include "base/span.h"
+#include "base/stat.h"
+#include "cpu/cpu.h"
+#include "key/keybits.h"
 
 struct GpusortArena;
 
@@ -180,12 +181,40 @@ extern void gpusort_keyset_end(GpusortKeySet *set);
 extern void gpusort_keyset_order_words(const uint64_t *words, size_t n, bool descending,
 									uint32_t *order);
 
+/* ---- cpu_options.c: the options under which this backend calls the CPU engine ---- */
+
+/* A call on this many rows or fewer gets two threads at most. */
+#define GPUSORT_TWO_THREADS_ROWS	(GPUSORT_CPU_DIRECT_KEYS + 1)
+
 /*
- * Sorts a few keys in place, at a fraction of the cost of a key set, and fills in
- * the report.  False, with the keys unchanged, if gpusort.min_rows sends even
- * these to the device.
+ * Options for one call of the CPU engine on this many rows: its threads, which
+ * count against max_parallel_workers and the processors until gpusort_cpu_options_give(), and
+ * callbacks by which the backend serves its interrupts meanwhile.  Nothing may raise an error or allocate
+ * in a memory context between take and give.  If an interrupt raises an error, it cancels the
+ * call, and gpusort_cpu_options_give() raises the error.  Without a take it does nothing.
  */
-extern bool gpusort_keyset_sort_few(const GpusortKeySetSpec *spec, void *keys, size_t count,
-								 GpusortReport *report);
+extern GpusortCpuOptions gpusort_cpu_options_take(uint64 rows);
+extern void gpusort_cpu_options_give(void);
+
+/* The most threads that a sort of this many rows may get, the backend's own one included. */
+extern int	gpusort_cpu_threads_most(uint64 rows);
+
+/*
+ * In a parallel worker: the other processes of the query wait while it sorts, so it may have as many threads as the leader; or they
+ * do not any more.
+ */
+extern void gpusort_cpu_sort_alone(bool alone);
+
+/* Are at least three quarters of the processors of the machine idle now?  True if that is not known. */
+extern bool gpusort_cpu_mostly_idle(void);
+
+/* How many threads may be in use in the whole cluster, not counting the backends' own ones. */
+extern int	gpusort_cpu_threads_allowed(void);
+
+/* Counts an index build by this backend, until the memory context is reset. */
+extern void gpusort_cpu_build_begin(MemoryContext cxt);
+
+/* How many of the parallel workers that core has planned for a build find a processor that no other build uses? */
+extern int	gpusort_cpu_build_workers(int planned);
 
 #endif							/* GPUSORT_RUN_RUN_H */

@@ -5,7 +5,7 @@
  *
  * All engines produce the same sequence.
  *
- * A few keys, and words whose order a caller needs, are sorted without a key set.
+ * Words whose order a caller needs are sorted without a key set.
  *
  *-------------------------------------------------------------------------
  */
@@ -14,7 +14,6 @@
 #include "base/fault.h"
 #include "base/memory.h"
 #include "compat.h"
-#include "run/cpu_options.h"
 #include "run/state.h"
 
 /* Sorting fewer keys takes less time than reading the clock. */
@@ -171,26 +170,6 @@ gpusort_keyset_finish(GpusortKeySet *set, GpusortReport *report)
 	set->client = NULL;
 	set->data = NULL;
 	set->sorted = false;
-}
-
-bool
-gpusort_keyset_sort_few(const GpusortKeySetSpec *spec, void *keys, size_t count,
-					 GpusortReport *report)
-{
-	Assert(!spec->rows && spec->words <= 1);
-	if (gpusort_handover_pays(spec, count))
-		return false;
-	gpusort_cpu_sort_few(keys, count, spec->key_bytes);
-	*report = (GpusortReport)
-	{
-		.rows = count,
-			.key_type = spec->key_type,
-			.engine = "cpu",
-			.algorithm = "insertion",
-			.gather_bytes = count * spec->key_bytes,
-			.threads = 1,
-	};
-	return true;
 }
 
 void

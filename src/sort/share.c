@@ -26,7 +26,6 @@
 #include "utils/wait_event.h"
 
 #include "compat.h"
-#include "run/cpu_options.h"
 #include "sort/sort_state.h"
 
 /* Shares of a process, on average, and of all, at most */

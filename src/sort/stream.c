@@ -16,7 +16,6 @@
 #include "base/fault.h"
 #include "base/pages.h"
 #include "compat.h"
-#include "run/cpu_options.h"
 #include "sort/sort_state.h"
 
 /* The most rows that core's heap keeps faster than words of strings under libc are made */

@@ -17,7 +17,6 @@
 
 #include "base/memory.h"
 #include "cpu/cpu.h"
-#include "run/cpu_options.h"
 #include "sort/ties.h"
 
 /*

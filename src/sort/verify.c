@@ -25,7 +25,6 @@
 #include "base/memory.h"
 #include "cpu/cpu.h"
 #include "key/key.h"
-#include "run/cpu_options.h"
 #include "sort/ties.h"
 
 /*

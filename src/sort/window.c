@@ -33,7 +33,6 @@
 #include "base/fault.h"
 #include "base/memory.h"
 #include "cpu/cpu.h"
-#include "run/cpu_options.h"
 #include "sort/sort_state.h"
 
 /* In a store with fewer bytes of rows, the copies take longer than the misses that they save. */

@@ -83,6 +83,7 @@ gpusort_stat_count(GpusortStatKind kind, const GpusortReport *report)
 
 /* Results are not checked, so that none of these is called. */
 bool		gpusort_verify = false;
+int			gpusort_min_rows = 0;
 
 const char *
 gpusort_keyset_engine(const GpusortKeySet *set)
@@ -96,11 +97,10 @@ gpusort_keyset_keys(const GpusortKeySet *set, uint64_t row, uint64_t *count)
 	return NULL;
 }
 
-/* For gpu_sort() only */
-bool
-gpusort_keyset_sort_few(const GpusortKeySetSpec *spec, void *keys, size_t count, GpusortReport *report)
+/* For few values only, which gpusort.min_rows leaves to the key set here */
+void
+gpusort_cpu_sort_few(void *keys, size_t count, int key_bytes)
 {
-	return false;
 }
 
 void

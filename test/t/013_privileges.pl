@@ -84,7 +84,7 @@ is_deeply(\%documented, { map { ($_ => $who{ $contexts{$_} }) } keys %contexts }
 my $members = q(pg_depend d ON d.objid = o.oid AND d.deptype = 'e' AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'gpusort'));
 is($node->safe_psql('postgres', "SELECT DISTINCT proname FROM pg_proc o JOIN $members AND d.classid = 'pg_proc'::regclass "
 	  . q(WHERE has_function_privilege('alice', o.oid, 'EXECUTE') AND NOT 'internal'::regtype = ANY (proargtypes::oid[]) ORDER BY 1)),
-	join("\n", qw(gpu_argsort gpu_sort gpu_sort_agg gpusort_activity_list gpusort_last_sort gpusort_stat_list
+	join("\n", qw(gpu_argsort gpu_sort gpu_sort_agg gpusort_activity_list gpusort_engine_list gpusort_last_sort gpusort_stat_list
 		  gpusort_stat_reason_list gpusort_status)), 'the functions that everybody may call');
 is($node->safe_psql('postgres', "SELECT oid::regprocedure FROM pg_proc o JOIN $members AND d.classid = 'pg_proc'::regclass "
 	  . q(WHERE NOT has_function_privilege('alice', o.oid, 'EXECUTE') OR prosecdef)), 'gpusort_stat_reset()', 'the others, and those that act as their owner');

@@ -156,7 +156,7 @@ $node->safe_psql('postgres', 'CREATE EXTENSION gpusort');
 is($node->safe_psql('postgres', "$members " . q(
 SELECT string_agg(DISTINCT lanname || CASE WHEN lanname = 'sql' THEN CASE WHEN prosqlbody IS NULL THEN ', a string' ELSE ', parsed' END ELSE '' END, '; ')
 FROM pg_proc p JOIN members m ON m.classid = 'pg_proc'::regclass AND m.objid = p.oid JOIN pg_language l ON l.oid = prolang)),
-	'c; internal', 'functions are in C, or aggregates');
+	'c; internal; sql, parsed', 'functions are in C, aggregates, or SQL whose names are looked up');
 is($node->safe_psql('postgres', "$members " . q(
 SELECT count(*) FROM pg_proc p JOIN members m ON m.classid = 'pg_proc'::regclass AND m.objid = p.oid
 WHERE prosecdef OR probin NOT IN ('$libdir/gpusort'))), '0', 'C functions are in the installed library, and no function runs with the rights of its owner');

@@ -19,7 +19,8 @@ CREATE ROLE alice LOGIN;
 SQL
 $node->safe_psql('postgres', 'CREATE EXTENSION gpusort');
 
-my $places = "SELECT DISTINCT coalesce(preloaded_by, 'nothing') FROM gpusort_status()";
+my $places = q{SELECT coalesce((SELECT string_agg(place, ', ' ORDER BY place COLLATE "C") FROM string_to_table(preloaded_by, ', ') AS place), 'nothing')
+	FROM (SELECT DISTINCT preloaded_by FROM gpusort_status()) s};
 is($node->safe_psql('postgres', $places), 'nothing', 'no setting loads the library');
 $node->safe_psql('postgres', <<'SQL');
 ALTER DATABASE shop SET session_preload_libraries = 'gpusort';
