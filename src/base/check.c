@@ -7,6 +7,7 @@
  */
 #include "postgres.h"
 
+#include "common/hashfn.h"
 #include "executor/executor.h"
 #include "miscadmin.h"
 #include "tcop/pquery.h"
@@ -20,30 +21,11 @@
 /* ---- rows in any order ---- */
 
 uint64
-gpusort_check_hash_bytes(uint64 hash, const void *bytes, Size n)
-{
-	const char *from = bytes;
-	uint64		word = n;
-
-	hash = gpusort_check_hash_word(hash, word);
-	for (; n >= sizeof(word); n -= sizeof(word), from += sizeof(word))
-	{
-		memcpy(&word, from, sizeof(word));
-		hash = gpusort_check_hash_word(hash, word);
-	}
-	if (n > 0)
-	{
-		word = 0;
-		memcpy(&word, from, n);
-		hash = gpusort_check_hash_word(hash, word);
-	}
-	return hash;
-}
-
-uint64
 gpusort_check_hash_value(uint64 hash, Datum value, bool isnull, bool byval, int length)
 {
 	const char *bytes = DatumGetPointer(value);
+	struct varlena *flat = NULL;
+	Size		n;
 
 	hash = gpusort_check_hash_word(hash, isnull);
 	if (isnull)
@@ -55,21 +37,23 @@ gpusort_check_hash_value(uint64 hash, Datum value, bool isnull, bool byval, int 
 			value &= ((Datum) 1 << 8 * length) - 1;
 		return gpusort_check_hash_word(hash, value);
 	}
+	if (length == -1 && VARATT_IS_EXTERNAL_EXPANDED(bytes))
+		bytes = (char *) (flat = pg_detoast_datum_packed((struct varlena *) bytes));
 	if (length > 0)
-		return gpusort_check_hash_bytes(hash, bytes, length);
-	if (length == -2)
-		return gpusort_check_hash_bytes(hash, bytes, strlen(bytes));
-	if (VARATT_IS_EXTERNAL_EXPANDED(bytes))
+		n = length;
+	else if (length == -2)
+		n = strlen(bytes);
+	else if (VARATT_IS_EXTERNAL(bytes))
+		n = VARSIZE_EXTERNAL(bytes);
+	else
 	{
-		struct varlena *flat = pg_detoast_datum_packed((struct varlena *) bytes);
-
-		hash = gpusort_check_hash_bytes(hash, VARDATA_ANY(flat), VARSIZE_ANY_EXHDR(flat));
-		pfree(flat);
-		return hash;
+		n = VARSIZE_ANY_EXHDR(bytes);
+		bytes = VARDATA_ANY(bytes);
 	}
-	if (VARATT_IS_EXTERNAL(bytes))
-		return gpusort_check_hash_bytes(hash, bytes, VARSIZE_EXTERNAL(bytes));
-	return gpusort_check_hash_bytes(hash, VARDATA_ANY(bytes), VARSIZE_ANY_EXHDR(bytes));
+	hash = hash_bytes_extended((const unsigned char *) bytes, (int) n, hash);
+	if (flat != NULL)
+		pfree(flat);
+	return hash;
 }
 
 uint64

@@ -56,9 +56,6 @@ gpusort_check_hash_word(uint64 hash, uint64 word)
 	return hash ^ (hash >> 32);
 }
 
-/* Adds bytes to a hash. */
-extern uint64 gpusort_check_hash_bytes(uint64 hash, const void *bytes, Size n);
-
 /*
  * Adds a value of a type to a hash: what a copy of the value in a tuple has in common with it.  So a short header
  * counts as a long one, and an expanded object as its flat form.  byval, length: the type's.

@@ -15,6 +15,7 @@
 
 #include "access/genam.h"
 #include "access/itup.h"
+#include "common/hashfn.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 
@@ -157,7 +158,7 @@ hash_pointer(BlockNumber block, IndexTuple bound)
 	if (bound == NULL)
 		return hash;
 	hash = gpusort_check_hash_word(hash, (uint64) bound->t_info << 16 | ItemPointerGetOffsetNumberNoCheck(&bound->t_tid));
-	return gpusort_check_hash_bytes(hash, bound + 1, IndexTupleSize(bound) - sizeof(IndexTupleData));
+	return hash_bytes_extended((const unsigned char *) (bound + 1), IndexTupleSize(bound) - sizeof(IndexTupleData), hash);
 }
 
 /* ---- pages ---- */
