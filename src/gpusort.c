@@ -38,6 +38,6 @@ _PG_init(void)
 	if (process_shared_preload_libraries_in_progress)
 	{
 		gpusort_stat_preload();
-		gpusort_client_preload();
+		gpusort_service_preload();
 	}
 }

@@ -47,7 +47,7 @@ struct GpusortArena
 	GpusortFileName name;		/* of the file */
 	GpusortArenaFile *file;		/* in shared memory, which may be gone once the arena is adopted, or: */
 	GpusortArenaFile own;		/* if the process has made it for itself */
-	GpusortPageMaker pages;		/* in this process; mem is NULL if there is no memory */
+	GpusortPageMaker pages;		/* in this process; the buffer's mem is NULL if there is no memory */
 	Size		made;			/* bytes that have pages, as far as this process knows */
 	bool		dropped;		/* the file is not kept */
 	bool		held;			/* this process has made the file, for itself or adopted */
@@ -100,22 +100,18 @@ static void
 end_arena(void *arg)
 {
 	GpusortArena *arena = arg;
-	GpusortSharedBuffer buffer = {
-		.mem = arena->pages.mem,
-		.fd = arena->pages.fd,
-	};
 
-	if (buffer.mem == NULL)
+	if (arena->pages.buffer.mem == NULL)
 		return;
-	buffer.bytes = gpusort_page_maker_end(&arena->pages);
+	gpusort_page_maker_end(&arena->pages);
 	dlist_delete(&arena->node);
 	ReleaseExternalFD();
 	if (!arena->held)
-		gpusort_large_leave(&buffer);
+		gpusort_large_leave(&arena->pages.buffer);
 	else if (arena->dropped)
-		gpusort_large_drop(&buffer);
+		gpusort_large_drop(&arena->pages.buffer);
 	else
-		gpusort_large_unshare(&buffer);
+		gpusort_large_unshare(&arena->pages.buffer);
 }
 
 /* Makes an arena without memory, which ends when the current memory context is reset.  file: NULL: its own */
@@ -131,12 +127,12 @@ new_arena(GpusortArenaFile *file)
 	return arena;
 }
 
-/* Begins to use the arena's file, which this process has mapped, and of which these first bytes have pages. */
+/* Begins to use the arena's file, as this process has it mapped. */
 static void
-begin_file(GpusortArena *arena, int fd, char *mem, Size bytes)
+begin_file(GpusortArena *arena, const GpusortSharedBuffer *buffer)
 {
-	gpusort_page_maker_begin(&arena->pages, fd, mem, bytes);
-	arena->made = bytes;
+	gpusort_page_maker_begin(&arena->pages, buffer);
+	arena->made = buffer->bytes;
 	arena->name = arena->file->name;
 	dlist_push_head(&arenas, &arena->node);
 }
@@ -145,9 +141,7 @@ begin_file(GpusortArena *arena, int fd, char *mem, Size bytes)
 static GpusortArena *
 hold(GpusortArena *arena)
 {
-	const GpusortSharedBuffer *buffer = &arena->file->buffer;
-
-	begin_file(arena, buffer->fd, buffer->mem, buffer->bytes);
+	begin_file(arena, &arena->file->buffer);
 	arena->held = true;
 	return arena;
 }
@@ -231,21 +225,19 @@ GpusortArena *
 gpusort_arena_begin(GpusortArenaFile *file)
 {
 	GpusortArena *arena = new_arena(file);
-	int			fd;
-	char	   *mem;
+	GpusortSharedBuffer buffer = {0};
 
 	if (!file->lent || GPUSORT_FAULT(MAP) || !AcquireExternalFD())
 		return arena;
-	fd = gpusort_arena_open(&file->name);
-	mem = fd >= 0 ? gpusort_large_map(fd) : NULL;
-	if (mem != NULL)
-		begin_file(arena, fd, mem, 0);
-	else
+	buffer.fd = gpusort_arena_open(&file->name);
+	if (buffer.fd >= 0 && (buffer.mem = gpusort_large_map(buffer.fd)) != NULL)
 	{
-		if (fd >= 0)
-			close(fd);
-		ReleaseExternalFD();
+		begin_file(arena, &buffer);
+		return arena;
 	}
+	if (buffer.fd >= 0)
+		close(buffer.fd);
+	ReleaseExternalFD();
 	return arena;
 }
 
@@ -254,7 +246,7 @@ gpusort_arena_attach(GpusortArenaFile *file)
 {
 	GpusortArena *arena = gpusort_arena_begin(file);
 
-	if (arena->pages.mem == NULL)
+	if (arena->pages.buffer.mem == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_OUT_OF_MEMORY),
 				 errmsg("could not map the memory of another process of a parallel query"),
@@ -296,11 +288,11 @@ gpusort_arena_alloc(GpusortArena *arena, Size bytes)
 	Size		used = arena->file->used;
 
 	bytes = MAXALIGN(bytes);
-	if (GPUSORT_FAULT(ARENA) || arena->pages.mem == NULL || bytes > GPUSORT_SHARED_BYTES - used ||
+	if (GPUSORT_FAULT(ARENA) || arena->pages.buffer.mem == NULL || bytes > GPUSORT_SHARED_BYTES - used ||
 		(used + bytes + ahead_bytes(arena) > arena->made && !make_pages(arena, used + bytes)))
 		return NULL;
 	arena->file->used += bytes;
-	return arena->pages.mem + used;
+	return arena->pages.buffer.mem + used;
 }
 
 void
@@ -337,11 +329,11 @@ gpusort_arena_available(void)
 GpusortPlace
 gpusort_arena_place(const GpusortArena *arena, const void *address)
 {
-	return (const char *) address - arena->pages.mem;
+	return (const char *) address - arena->pages.buffer.mem;
 }
 
 void *
 gpusort_arena_address(const GpusortArena *arena, GpusortPlace place)
 {
-	return arena->pages.mem + place;
+	return arena->pages.buffer.mem + place;
 }

@@ -113,12 +113,6 @@ gpusort_memory_copy(void *to, const void *from, Size bytes)
 void
 gpusort_memory_keep(Size bytes)
 {
-	static Size set = 0;
-
-	/* every run calls this, and there may be a million small ones */
-	if (bytes == set)
-		return;
-	set = bytes;
 	gpusort_large_keep(bytes, KEPT_MS);
 }
 

@@ -493,14 +493,9 @@ gpusort_large_unshare(const GpusortSharedBuffer *buffer)
 #define STEP_BYTES		(8 * GPUSORT_HUGE_PAGE)
 
 void
-gpusort_page_maker_begin(GpusortPageMaker *maker, int fd, char *mem, size_t made)
+gpusort_page_maker_begin(GpusortPageMaker *maker, const GpusortSharedBuffer *buffer)
 {
-	*maker = (GpusortPageMaker) {
-		.fd = fd,
-		.mem = mem,
-		.begun = gpusort_clock_ns(),
-		.made = made,
-	};
+	*maker = (GpusortPageMaker) {.buffer = *buffer, .begun = gpusort_clock_ns()};
 }
 
 /* Gives a part of the file memory, in pages as the kernel likes.  Returns false if there is none. */
@@ -523,6 +518,7 @@ allocate(int fd, size_t begin, size_t bytes)
 static bool
 make_pages(GpusortPageMaker *maker, size_t begin, size_t end)
 {
+	char	   *mem = maker->buffer.mem + begin;
 	int64_t		allowed = FIRST_HUGE_NS + (int64_t) (gpusort_clock_ns() - maker->begun) / HUGE_PART - maker->spent;
 	int64_t		left;
 	bool		done;
@@ -530,22 +526,22 @@ make_pages(GpusortPageMaker *maker, size_t begin, size_t end)
 	/* a huge page takes the place of one page at least */
 	for (size_t page = begin; page < end; page += GPUSORT_HUGE_PAGE)
 	{
-		if (!allocate(maker->fd, page, 1))
+		if (!allocate(maker->buffer.fd, page, 1))
 			return false;
 	}
 	if (maker->fast || allowed > STEP_HUGE_NS)
 		allowed = STEP_HUGE_NS;
 	left = allowed;
-	done = gpusort_huge_pages_collapse(maker->mem + begin, end - begin, &left);
+	done = gpusort_huge_pages_collapse(mem, end - begin, &left);
 	maker->spent += allowed - left;
 	maker->fast = done && allowed - left <= (int64_t) ((end - begin) / GPUSORT_HUGE_PAGE) * FAST_HUGE_NS;
 	if (done)
 		return true;
-	if (!allocate(maker->fd, begin, end - begin))
+	if (!allocate(maker->buffer.fd, begin, end - begin))
 		return false;
 #ifdef MADV_POPULATE_WRITE
 	/* Linux before 5.14 does not know it, and faults map the pages */
-	(void) madvise(maker->mem + begin, end - begin, MADV_POPULATE_WRITE);
+	(void) madvise(mem, end - begin, MADV_POPULATE_WRITE);
 #endif
 	return true;
 }
@@ -559,8 +555,9 @@ make_ahead(void *arg)
 	pthread_mutex_lock(&maker->lock);
 	while (!maker->stop && !maker->failed)
 	{
-		size_t		begin = maker->made;
+		size_t		begin = maker->buffer.bytes;
 		size_t		left = maker->wanted - begin;
+		size_t		step = left < STEP_BYTES ? left : STEP_BYTES;
 		bool		made;
 
 		if (left == 0)
@@ -569,11 +566,11 @@ make_ahead(void *arg)
 			continue;
 		}
 		pthread_mutex_unlock(&maker->lock);
-		made = make_pages(maker, begin, begin + (left < STEP_BYTES ? left : STEP_BYTES));
+		made = make_pages(maker, begin, begin + step);
 		pthread_mutex_lock(&maker->lock);
 		maker->failed = !made;
 		if (made)
-			maker->made = begin + (left < STEP_BYTES ? left : STEP_BYTES);
+			maker->buffer.bytes += step;
 		pthread_cond_signal(&maker->changed);
 	}
 	pthread_mutex_unlock(&maker->lock);
@@ -586,7 +583,7 @@ start_thread(GpusortPageMaker *maker)
 {
 	pthread_mutex_init(&maker->lock, NULL);
 	pthread_cond_init(&maker->changed, NULL);
-	maker->wanted = maker->made;
+	maker->wanted = maker->buffer.bytes;
 	maker->threaded = gpusort_thread_start(&maker->thread, make_ahead, maker) == 0;
 	return maker->threaded;
 }
@@ -594,17 +591,18 @@ start_thread(GpusortPageMaker *maker)
 bool
 gpusort_page_maker_need(GpusortPageMaker *maker, size_t end, size_t ahead, size_t *made)
 {
+	size_t	   *bytes = &maker->buffer.bytes;
 	bool		failed;
 
 	if (!maker->threaded && (ahead <= end || !start_thread(maker)))
 	{
-		size_t		left = maker->made < end ? end - maker->made : 0;
+		size_t		left = *bytes < end ? end - *bytes : 0;
 		size_t		step = left < STEP_BYTES ? left : STEP_BYTES;
 
-		failed = step > 0 && !make_pages(maker, maker->made, maker->made + step);
+		failed = step > 0 && !make_pages(maker, *bytes, *bytes + step);
 		if (!failed)
-			maker->made += step;
-		*made = maker->made;
+			*bytes += step;
+		*made = *bytes;
 		return !failed;
 	}
 	pthread_mutex_lock(&maker->lock);
@@ -614,27 +612,25 @@ gpusort_page_maker_need(GpusortPageMaker *maker, size_t end, size_t ahead, size_
 		maker->wanted = end;
 	pthread_cond_signal(&maker->changed);
 	/* until the thread has made a step, or has failed */
-	if (maker->made < end && !maker->failed)
+	if (*bytes < end && !maker->failed)
 		(void) pthread_cond_wait(&maker->changed, &maker->lock);
-	*made = maker->made;
-	failed = maker->failed && maker->made < end;
+	*made = *bytes;
+	failed = maker->failed && *bytes < end;
 	pthread_mutex_unlock(&maker->lock);
 	return !failed;
 }
 
-size_t
+void
 gpusort_page_maker_end(GpusortPageMaker *maker)
 {
-	if (maker->threaded)
-	{
-		pthread_mutex_lock(&maker->lock);
-		maker->stop = true;
-		pthread_cond_signal(&maker->changed);
-		pthread_mutex_unlock(&maker->lock);
-		pthread_join(maker->thread, NULL);
-		pthread_cond_destroy(&maker->changed);
-		pthread_mutex_destroy(&maker->lock);
-		maker->threaded = false;
-	}
-	return maker->made;
+	if (!maker->threaded)
+		return;
+	pthread_mutex_lock(&maker->lock);
+	maker->stop = true;
+	pthread_cond_signal(&maker->changed);
+	pthread_mutex_unlock(&maker->lock);
+	pthread_join(maker->thread, NULL);
+	pthread_cond_destroy(&maker->changed);
+	pthread_mutex_destroy(&maker->lock);
+	maker->threaded = false;
 }

@@ -118,28 +118,26 @@ extern void gpusort_large_give_back(void);
 
 /* ---- the pages of a file ---- */
 
-/* Its fields are pages.c's own.  One thread at a time calls the functions for a maker. */
+/* Its fields, but the buffer, are pages.c's own.  One thread at a time calls the functions for a maker. */
 typedef struct GpusortPageMaker
 {
-	int			fd;
-	char	   *mem;			/* where the file is mapped */
+	GpusortSharedBuffer buffer; /* its bytes grow, by the thread if there is one */
 	uint64_t	begun;			/* ns of base/clock.h */
 	int64_t		spent;			/* ns spent on huge pages */
 	bool		fast;			/* those of the last step were made fast */
 
-	/* With a thread, protected by lock */
+	/* With a thread, protected by lock, as the bytes of the buffer are */
 	bool		threaded;		/* there is one; not protected */
 	pthread_t	thread;
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
-	size_t		made;			/* bytes from the file's begin that have pages */
-	size_t		wanted;			/* the thread makes pages until made has reached this */
+	size_t		wanted;			/* the thread makes pages until the buffer has this many bytes */
 	bool		failed;			/* there is no memory */
 	bool		stop;
 } GpusortPageMaker;
 
-/* Begins with a file that has pages for its first bytes. */
-extern void gpusort_page_maker_begin(GpusortPageMaker *maker, int fd, char *mem, size_t made);
+/* Begins with the pages that the buffer has. */
+extern void gpusort_page_maker_begin(GpusortPageMaker *maker, const GpusortSharedBuffer *buffer);
 
 /*
  * Makes and maps some of the pages up to end, a multiple of a huge page, or waits for them.  If ahead is larger, a
@@ -148,8 +146,8 @@ extern void gpusort_page_maker_begin(GpusortPageMaker *maker, int fd, char *mem,
  */
 extern bool gpusort_page_maker_need(GpusortPageMaker *maker, size_t end, size_t ahead, size_t *made);
 
-/* Ends the thread, if there is one.  Returns how many bytes have pages. */
-extern size_t gpusort_page_maker_end(GpusortPageMaker *maker);
+/* Ends the thread, if there is one. */
+extern void gpusort_page_maker_end(GpusortPageMaker *maker);
 
 #ifdef __cplusplus
 }

@@ -58,15 +58,6 @@ gpusort_client_missing(void)
 	return reason;
 }
 
-void
-gpusort_client_preload(void)
-{
-	if (gpusort_cuda_missing() != NULL)
-		return;
-	gpusort_control_request_memory();
-	gpusort_service_preload();
-}
-
 /* ---- the request's slot ---- */
 
 /* Lets go of the request, now or when the service is done with it. */

@@ -65,13 +65,6 @@ control_bytes(void)
 	return offsetof(GpusortControl, requests) + wanted_requests() * sizeof(GpusortRequest);
 }
 
-void
-gpusort_control_request_memory(void)
-{
-	preloaded = true;
-	gpusort_shmem_request(control_bytes());
-}
-
 static void
 make_control(void *made)
 {
@@ -155,6 +148,10 @@ gpusort_service_preload(void)
 {
 	BackgroundWorker worker;
 
+	if (gpusort_cuda_missing() != NULL)
+		return;
+	preloaded = true;
+	gpusort_shmem_request(control_bytes());
 	fill_worker(&worker, true);
 	RegisterBackgroundWorker(&worker);
 }

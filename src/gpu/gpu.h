@@ -153,9 +153,6 @@ typedef struct GpusortControl
 /* NULL until gpusort_control_attach() has succeeded in this process. */
 extern GpusortControl *gpusort_control;
 
-/* Reserves main shared memory for the block.  _PG_init calls it under preload. */
-extern void gpusort_control_request_memory(void);
-
 /*
  * Finds the control block, or makes it, and sets gpusort_control.  Returns false, with a
  * static *reason, if main shared memory has no room for it.
@@ -243,9 +240,6 @@ typedef struct GpusortClientSpec
  * each sort that is large enough.
  */
 extern const char *gpusort_client_missing(void);
-
-/* Requests shared memory and the service; from _PG_init when preloaded. */
-extern void gpusort_client_preload(void);
 
 /* Starts the service, if it has to be started, and does not wait.  Returns the reason if it will not be ready soon. */
 extern const char *gpusort_client_prepare(void);
@@ -339,7 +333,10 @@ extern bool gpusort_lists_write(GpusortArena *arena, const GpusortClientSpec *sp
 
 /* ---- control.c: the service ---- */
 
-/* Has the postmaster start the service with the server.  _PG_init calls it under preload. */
+/*
+ * If gpusort_cuda is installed, reserves main shared memory for the control block, and has the postmaster start
+ * the service with the server.  _PG_init calls it under preload.
+ */
 extern void gpusort_service_preload(void);
 
 /*

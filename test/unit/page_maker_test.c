@@ -42,7 +42,7 @@ main(void)
 		size_t		made = 0;
 		int			calls = 0;
 
-		gpusort_page_maker_begin(&maker, fd, mem, 0);
+		gpusort_page_maker_begin(&maker, &(GpusortSharedBuffer) {.mem = mem, .fd = fd});
 		while (made < BYTES)
 		{
 			size_t		before = made;
@@ -54,18 +54,20 @@ main(void)
 		}
 		CHECK(threaded || calls == BYTES / STEP, "%d calls make all pages", calls);
 		CHECK(allocated(fd) >= made, "%zu bytes have pages, not %zu", made, allocated(fd));
-		CHECK(gpusort_page_maker_end(&maker) >= BYTES, "the end returns what has been made");
+		gpusort_page_maker_end(&maker);
+		CHECK(maker.buffer.bytes >= BYTES, "at the end, the buffer has what has been made");
 		munmap(mem, 2 * BYTES);
 		close(fd);
 
 		/* a file that can have no pages */
 		fd = open("/dev/full", O_RDWR);
-		gpusort_page_maker_begin(&maker, fd, NULL, 0);
+		gpusort_page_maker_begin(&maker, &(GpusortSharedBuffer) {.fd = fd});
 		made = 1;
 		for (calls = 0; calls < 1000 && gpusort_page_maker_need(&maker, STEP, threaded ? 2 * STEP : STEP, &made); calls++)
 			;
 		CHECK(calls < 1000 && made == 0, "without memory, a call says so");
-		CHECK(gpusort_page_maker_end(&maker) == 0, "without memory, nothing has been made");
+		gpusort_page_maker_end(&maker);
+		CHECK(maker.buffer.bytes == 0, "without memory, nothing has been made");
 		close(fd);
 	}
 	return check_summary();
