@@ -137,42 +137,21 @@ library_path(void)
 	return "";
 }
 
-/* The part of a path behind the last slash. */
-static const char *
-file_of(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-
-	return slash != NULL ? slash + 1 : path;
-}
-
 const char *
 gpusort_cuda_path(void)
 {
 	static char path[MAXPGPATH];
 	const char *own = library_path();
-	const char *file = file_of(own);
-	const char *suffix = strrchr(file, '.');
+	const char *slash = strrchr(own, '/');
 
-	snprintf(path, sizeof(path), "%.*sgpusort_cuda%s", (int) (file - own), own, suffix != NULL ? suffix : "");
+	snprintf(path, sizeof(path), "%.*s" GPUSORT_CUDA_NAME, slash != NULL ? (int) (slash + 1 - own) : 0, own);
 	return path;
-}
-
-const char *
-gpusort_cuda_name(void)
-{
-	return file_of(gpusort_cuda_path());
 }
 
 const char *
 gpusort_cuda_missing(void)
 {
-	static char reason[80];
-
-	if (access(gpusort_cuda_path(), F_OK) == 0)
-		return NULL;
-	snprintf(reason, sizeof(reason), "The library %s is not installed.", gpusort_cuda_name());
-	return reason;
+	return access(gpusort_cuda_path(), F_OK) == 0 ? NULL : "The library " GPUSORT_CUDA_NAME " is not installed.";
 }
 
 const char *

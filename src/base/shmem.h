@@ -55,13 +55,13 @@ extern Node *gpusort_plan_make_state(const CustomScan *scan, Size bytes, const C
  */
 extern const char *gpusort_library_name(size_t room);
 
-/* The path of the library gpusort_cuda, beside this one, and the file's name. */
+/* The file of the library gpusort_cuda, and its path, beside this library */
+#define GPUSORT_CUDA_NAME	"gpusort_cuda" DLSUFFIX
 extern const char *gpusort_cuda_path(void);
-extern const char *gpusort_cuda_name(void);
 
 /*
- * Returns NULL if the library is installed, else a reason, in static memory.  Looks each
- * time, so that an installation takes effect in running sessions.
+ * Returns NULL if the library is installed, else a reason.  Looks each time, so that an installation takes effect in
+ * running sessions.
  */
 extern const char *gpusort_cuda_missing(void);
 

@@ -81,41 +81,36 @@ service_exit(int code, Datum arg)
 	(void) gpusort_control_change(GPUSORT_SERVICE_ENDING, GPUSORT_SERVICE_DOWN);
 }
 
-/* Notes a failure that ends the service, after which backends start no other for retry_ms. */
-static void
-set_ending(int retry_ms, const char *reason)
+/* Notes a failure that ends the service, after which backends start no other for retry_ms.  May be called in a signal handler. */
+static void pg_attribute_printf(2, 3)
+set_ending(int retry_ms, const char *format,...)
 {
-	strlcpy(ending, reason, sizeof(ending));
+	va_list		arguments;
+
+	va_start(arguments, format);
+	vsnprintf(ending, sizeof(ending), format, arguments);
+	va_end(arguments);
 	ending_is_failure = true;
 	retry_after_ms = retry_ms;
 }
 
-/* hint is for the log; NULL: none */
+/* After set_ending().  hint is for the log; NULL: none */
 GPUSORT_NORETURN static void
-end_in_failure(int exit_code, int retry_ms, const char *reason, const char *hint)
+end_in_failure(int exit_code, const char *hint)
 {
-	set_ending(retry_ms, reason);
 	ereport(LOG,
 			(errmsg("gpusort service is ending"),
-			 errdetail("%s", reason),
+			 errdetail("%s", ending),
 			 hint != NULL ? errhint("%s", hint) : 0));
 	proc_exit(exit_code);
-}
-
-static const char *
-hang_reason(int patience_ms)
-{
-	static char reason[80];
-
-	snprintf(reason, sizeof(reason), GPUSORT_HANG_REASON, patience_ms / 1000);
-	return reason;
 }
 
 void
 gpusort_service_hangs(int patience_ms)
 {
 	gpusort_service_device = NULL;
-	end_in_failure(1, RETRY_LATE_MS, hang_reason(patience_ms), NULL);
+	set_ending(RETRY_LATE_MS, GPUSORT_HANG_REASON, patience_ms / 1000);
+	end_in_failure(1, NULL);
 }
 
 /*
@@ -131,7 +126,7 @@ gpusort_service_hangs(int patience_ms)
 static void
 end_in_hang(int patience_ms)
 {
-	set_ending(RETRY_LATE_MS, hang_reason(patience_ms));
+	set_ending(RETRY_LATE_MS, GPUSORT_HANG_REASON, patience_ms / 1000);
 	PG_TRY();
 	{
 		shmem_exit(1);
@@ -152,13 +147,10 @@ watch_exit(int code, Datum arg)
 	gpusort_watch_begin(GPUSORT_PATIENCE_MS);
 }
 
-static const char *
-fault_reason(const GpusortCudaError *err)
+static void
+set_fault(int retry_ms, const GpusortCudaError *err)
 {
-	static char reason[sizeof(ending)];
-
-	snprintf(reason, sizeof(reason), "CUDA call %s failed: %s (error %d).", err->call, err->text, err->code);
-	return reason;
+	set_ending(retry_ms, "CUDA call %s failed: %s (error %d).", err->call, err->text, err->code);
 }
 
 void
@@ -169,7 +161,8 @@ gpusort_service_check(GpusortCudaStatus status, const GpusortCudaError *err)
 		return;
 	/* the device may be lost: this process must make no further CUDA call */
 	gpusort_service_device = NULL;
-	end_in_failure(1, RETRY_AFTER_FAULT_MS, fault_reason(err), NULL);
+	set_fault(RETRY_AFTER_FAULT_MS, err);
+	end_in_failure(1, NULL);
 }
 
 /* The C library's message about the last failure, without the path at its beginning. */
@@ -194,7 +187,6 @@ load_library(void)
 {
 	static const char *const hint = "Install gpusort and gpusort_cuda in the same version, and restart the server.";
 	const char *path = gpusort_cuda_path();
-	char		reason[sizeof(ending)];
 	void	   *library;
 
 	/* a file system may hang, too */
@@ -206,15 +198,14 @@ load_library(void)
 		gpusort_cuda = dlsym(library, "gpusort_cuda_functions");
 	if (gpusort_cuda == NULL)
 	{
-		snprintf(reason, sizeof(reason), "The library %s cannot be loaded: %s.",
-				 gpusort_cuda_name(), load_error(path));
-		end_in_failure(0, RETRY_LATE_MS, reason, hint);
+		set_ending(RETRY_LATE_MS, "The library " GPUSORT_CUDA_NAME " cannot be loaded: %s.", load_error(path));
+		end_in_failure(0, hint);
 	}
 	if (strcmp(gpusort_cuda->version, GPUSORT_VERSION) != 0)
 	{
-		snprintf(reason, sizeof(reason), "The library %s has version %s, but this server runs gpusort %s.",
-				 gpusort_cuda_name(), gpusort_cuda->version, GPUSORT_VERSION);
-		end_in_failure(0, RETRY_LATE_MS, reason, hint);
+		set_ending(RETRY_LATE_MS, "The library " GPUSORT_CUDA_NAME " has version %s, but this server runs gpusort %s.",
+				   gpusort_cuda->version, GPUSORT_VERSION);
+		end_in_failure(0, hint);
 	}
 }
 
@@ -230,28 +221,25 @@ gpusort_device_limit_memory(void)
 GPUSORT_NORETURN static void
 end_without_device(GpusortCudaStatus status, const GpusortCudaInfo *info, const GpusortCudaError *err)
 {
-	char		reason[sizeof(ending)];
-
 	switch (status)
 	{
 		case GPUSORT_CUDA_NO_DRIVER:
-			strlcpy(reason, "No NVIDIA driver was found.", sizeof(reason));
+			set_ending(RETRY_LATE_MS, "No NVIDIA driver was found.");
 			break;
 		case GPUSORT_CUDA_OLD_DRIVER:
-			snprintf(reason, sizeof(reason),
-					 "The NVIDIA driver supports CUDA %d.%d, but gpusort was built with CUDA %d.%d.",
-					 info->driver_version / 1000, info->driver_version % 1000 / 10,
-					 info->runtime_version / 1000, info->runtime_version % 1000 / 10);
+			set_ending(RETRY_LATE_MS, "The NVIDIA driver supports CUDA %d.%d, but gpusort was built with CUDA %d.%d.",
+					   info->driver_version / 1000, info->driver_version % 1000 / 10,
+					   info->runtime_version / 1000, info->runtime_version % 1000 / 10);
 			break;
 		case GPUSORT_CUDA_NO_DEVICE:
-			snprintf(reason, sizeof(reason), "The NVIDIA driver finds no usable device%s%.40s: %s.",
-					 gpusort_device[0] != '\0' ? " with gpusort.device = " : "", gpusort_device, err->text);
+			set_ending(RETRY_LATE_MS, "The NVIDIA driver finds no usable device%s%.40s: %s.",
+					   gpusort_device[0] != '\0' ? " with gpusort.device = " : "", gpusort_device, err->text);
 			break;
 		default:
-			strlcpy(reason, fault_reason(err), sizeof(reason));
+			set_fault(RETRY_LATE_MS, err);
 			break;
 	}
-	end_in_failure(0, RETRY_LATE_MS, reason, NULL);
+	end_in_failure(0, NULL);
 }
 
 void

@@ -132,9 +132,9 @@ gpusort_files_let_go(void)
 }
 
 bool
-gpusort_file_read(const GpusortServiceFile *file, GpusortPlace place, void *to, size_t bytes)
+gpusort_file_read(const GpusortFileName *name, GpusortPlace place, void *to, size_t bytes)
 {
-	int			fd = gpusort_arena_open(&file->name);
+	int			fd = gpusort_arena_open(name);
 	bool		read = fd >= 0 && pread(fd, to, bytes, place) == (ssize_t) bytes;
 
 	if (fd >= 0)

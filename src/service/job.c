@@ -153,22 +153,15 @@ static const GpusortListedFile *
 read_lists(GpusortJob *job)
 {
 	const GpusortRequest *request = job->request;
-	GpusortServiceFile *file = gpusort_file_open(&request->file, 0);
 	const GpusortLists *lists = &job->lists;
 	uint64		bytes = request->lists_bytes;
-	char	   *read = NULL;
+	char	   *read;
 
-	if (file == NULL)
+	if (bytes < sizeof(GpusortLists) || bytes > MAX_LISTS_BYTES)
 		return NULL;
+	read = MemoryContextAllocHuge(job->cxt, bytes);
 	/* a read of mapped memory could end this process if the session has none left */
-	if (bytes >= sizeof(GpusortLists) && bytes <= MAX_LISTS_BYTES)
-	{
-		read = MemoryContextAllocHuge(job->cxt, bytes);
-		if (!gpusort_file_read(file, request->lists, read, bytes))
-			read = NULL;
-	}
-	file->users--;
-	if (read == NULL)
+	if (!gpusort_file_read(&request->file, request->lists, read, bytes))
 		return NULL;
 	memcpy(&job->lists, read, sizeof(GpusortLists));
 	if (bytes != sizeof(GpusortLists) + lists->nfiles * sizeof(GpusortListedFile) +

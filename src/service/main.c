@@ -45,7 +45,7 @@ PGDLLEXPORT void gpusort_service_main(Datum arg);
 
 #define SPIN_NANOSECONDS		100000	/* looks follow each other at once for this long */
 #define POLL_MICROSECONDS		20	/* then they are so far apart */
-#define POLLS_BEFORE_SLEEP		500 /* and after these, 1 ms */
+#define POLL_NANOSECONDS		10000000	/* and from here on, 1 ms */
 #define TIMER_SLACK_NANOSECONDS	1000	/* Linux rounds sleeps up by 50 us by default */
 #define TRIM_AFTER_MS			1000	/* an idle service gives device memory back after this */
 #define LOOK_MS					1000L	/* at files that it can let go of, and at how long it has been idle */
@@ -77,18 +77,15 @@ rest(const GpusortStepped *stepped, long ms)
 {
 	static uint32 event = 0;
 	static uint64 since = 0;	/* when the service found something new last, in ns of base/clock.h */
-	static int	polls = 0;		/* sleeps since then, while the device was busy */
+	uint64		now = gpusort_clock_ns();
 	sigset_t	blocked;
 
 	sigprocmask(SIG_SETMASK, &UnBlockSig, &blocked);
 	if (stepped->moved || !stepped->busy)
-	{
-		since = gpusort_clock_ns();
-		polls = 0;
-	}
-	if (stepped->busy && gpusort_clock_ns() - since < SPIN_NANOSECONDS)
+		since = now;
+	if (stepped->busy && now - since < SPIN_NANOSECONDS)
 		(void) sched_yield();
-	else if (stepped->busy && ++polls < POLLS_BEFORE_SLEEP)
+	else if (stepped->busy && now - since < POLL_NANOSECONDS)
 		pg_usleep(POLL_MICROSECONDS);
 	else
 		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,

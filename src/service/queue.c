@@ -64,23 +64,18 @@ static bool
 is_active(GpusortJob *job)
 {
 	GpusortRequest *request = job->request;
+	GpusortRequestState state = gpusort_request_state(request);
 
-	switch (gpusort_request_state(request))
+	if (state == GPUSORT_REQUEST_SUBMITTED && job->stage == GPUSORT_JOB_NONE)
 	{
-		case GPUSORT_REQUEST_SUBMITTED:
-			pg_read_barrier();
-			if (job->stage == GPUSORT_JOB_NONE)
-			{
-				gpusort_job_begin(job);
-				moved = true;
-			}
-			break;
-		case GPUSORT_REQUEST_LEFT:
-			gpusort_job_end(job);
-			(void) gpusort_request_change(request, GPUSORT_REQUEST_LEFT, GPUSORT_REQUEST_FREE);
-			break;
-		default:
-			break;
+		pg_read_barrier();
+		gpusort_job_begin(job);
+		moved = true;
+	}
+	else if (state == GPUSORT_REQUEST_LEFT)
+	{
+		gpusort_job_end(job);
+		(void) gpusort_request_change(request, GPUSORT_REQUEST_LEFT, GPUSORT_REQUEST_FREE);
 	}
 	return job->stage != GPUSORT_JOB_NONE;
 }

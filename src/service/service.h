@@ -115,7 +115,7 @@ typedef struct GpusortServiceFile
 extern GpusortServiceFile *gpusort_file_open(const GpusortFileName *name, uint64 bytes);
 
 /* Reads bytes of a file, also if the session has no memory there.  Returns false if that fails. */
-extern bool gpusort_file_read(const GpusortServiceFile *file, GpusortPlace place, void *to, size_t bytes);
+extern bool gpusort_file_read(const GpusortFileName *name, GpusortPlace place, void *to, size_t bytes);
 
 /* Returns how many of these bytes, from this place on, one copy can take. */
 extern uint64 gpusort_file_piece(const GpusortServiceFile *file, GpusortPlace place, uint64 bytes);
