@@ -49,8 +49,8 @@ struct GpusortArena
 	GpusortArenaFile own;		/* if the process has made it for itself */
 	GpusortPageMaker pages;		/* in this process; the buffer's mem is NULL if there is no memory */
 	Size		made;			/* bytes that have pages, as far as this process knows */
-	bool		dropped;		/* the file is not kept */
-	bool		held;			/* this process has made the file, for itself or adopted */
+	void		(*end) (const GpusortSharedBuffer *);	/* leaves the file, or, if this process has made it, for itself or
+													 * adopted, keeps or drops it */
 	bool		ahead;			/* a thread may make pages before they are allocated */
 };
 
@@ -106,12 +106,7 @@ end_arena(void *arg)
 	gpusort_page_maker_end(&arena->pages);
 	dlist_delete(&arena->node);
 	ReleaseExternalFD();
-	if (!arena->held)
-		gpusort_large_leave(&arena->pages.buffer);
-	else if (arena->dropped)
-		gpusort_large_drop(&arena->pages.buffer);
-	else
-		gpusort_large_unshare(&arena->pages.buffer);
+	arena->end(&arena->pages.buffer);
 }
 
 /* Makes an arena without memory, which ends when the current memory context is reset.  file: NULL: its own */
@@ -129,21 +124,13 @@ new_arena(GpusortArenaFile *file)
 
 /* Begins to use the arena's file, as this process has it mapped. */
 static void
-begin_file(GpusortArena *arena, const GpusortSharedBuffer *buffer)
+begin_file(GpusortArena *arena, const GpusortSharedBuffer *buffer, void (*end) (const GpusortSharedBuffer *))
 {
+	arena->end = end;
 	gpusort_page_maker_begin(&arena->pages, buffer);
 	arena->made = buffer->bytes;
 	arena->name = arena->file->name;
 	dlist_push_head(&arenas, &arena->node);
-}
-
-/* Has this process hold the arena's file, which it has made. */
-static GpusortArena *
-hold(GpusortArena *arena)
-{
-	begin_file(arena, &arena->file->buffer);
-	arena->held = true;
-	return arena;
 }
 
 GpusortArena *
@@ -153,13 +140,19 @@ gpusort_arena_make(bool ahead)
 
 	gpusort_arena_lend(arena->file);
 	arena->ahead = ahead;
-	return arena->file->lent ? hold(arena) : NULL;
+	if (!arena->file->lent)
+		return NULL;
+	begin_file(arena, &arena->file->buffer, gpusort_large_unshare);
+	return arena;
 }
 
 bool
 gpusort_arena_has_file(void)
 {
-	return !dlist_is_empty(&arenas) || gpusort_large_kept_shared() > 0;
+	int			kept;
+
+	(void) gpusort_large_kept(&kept);
+	return kept > 0 || !dlist_is_empty(&arenas);
 }
 
 bool
@@ -172,7 +165,7 @@ void
 gpusort_arena_drop(GpusortArena *arena)
 {
 	Assert(gpusort_arena_is_own(arena));
-	arena->dropped = true;
+	arena->end = gpusort_large_drop;
 }
 
 bool
@@ -199,7 +192,8 @@ gpusort_arena_adopt(GpusortArenaFile *file)
 
 	Assert(file->lent);
 	file->lent = false;
-	return hold(arena);
+	begin_file(arena, &file->buffer, gpusort_large_unshare);
+	return arena;
 }
 
 int
@@ -232,7 +226,7 @@ gpusort_arena_begin(GpusortArenaFile *file)
 	buffer.fd = gpusort_arena_open(&file->name);
 	if (buffer.fd >= 0 && (buffer.mem = gpusort_large_map(buffer.fd)) != NULL)
 	{
-		begin_file(arena, &buffer);
+		begin_file(arena, &buffer, gpusort_large_leave);
 		return arena;
 	}
 	if (buffer.fd >= 0)

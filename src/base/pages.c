@@ -345,26 +345,17 @@ gpusort_large_keep(size_t bytes, unsigned age_ms)
 }
 
 size_t
-gpusort_large_kept(void)
+gpusort_large_kept(int *shared)
 {
 	size_t		bytes;
 
+	*shared = 0;
 	pthread_mutex_lock(&lock);
 	bytes = kept_bytes;
+	for (int i = 0; i < nkept; i++)
+		*shared += kept[i].buffer.fd >= 0;
 	pthread_mutex_unlock(&lock);
 	return bytes;
-}
-
-int
-gpusort_large_kept_shared(void)
-{
-	int			n = 0;
-
-	pthread_mutex_lock(&lock);
-	for (int i = 0; i < nkept; i++)
-		n += kept[i].buffer.fd >= 0;
-	pthread_mutex_unlock(&lock);
-	return n;
 }
 
 void

@@ -109,9 +109,8 @@ extern char *gpusort_large_map(int fd);
  */
 extern void gpusort_large_keep(size_t bytes, unsigned age_ms);
 
-/* Returns how many bytes, and how many shared buffers, are kept. */
-extern size_t gpusort_large_kept(void);
-extern int	gpusort_large_kept_shared(void);
+/* Returns how many bytes are kept.  *shared: how many shared buffers are. */
+extern size_t gpusort_large_kept(int *shared);
 
 /* Unmaps all kept buffers, for work that goes on with other memory. */
 extern void gpusort_large_give_back(void);

@@ -52,12 +52,13 @@ memory_retry(PG_FUNCTION_ARGS)
 	struct rlimit before;
 	struct rlimit little;
 	Size		kept;
+	int			shared;
 	char	   *mem;
 
 	gpusort_memory_keep(1024 * MB);
 	if (PG_GETARG_BOOL(0))
 		gpusort_memory_free(gpusort_memory_alloc_pages(CurrentMemoryContext, 512 * MB), 512 * MB);
-	kept = gpusort_large_kept();
+	kept = gpusort_large_kept(&shared);
 
 	getrlimit(RLIMIT_AS, &before);
 	little = before;
@@ -76,7 +77,7 @@ memory_retry(PG_FUNCTION_ARGS)
 	}
 	PG_END_TRY();
 	PG_RETURN_TEXT_P(cstring_to_text(psprintf("%zu MB kept before, %zu MB after",
-											  kept / MB, gpusort_large_kept() / MB)));
+											  kept / MB, gpusort_large_kept(&shared) / MB)));
 }
 
 /*

@@ -39,6 +39,23 @@
 #define GUARDED
 #endif
 
+static size_t
+kept_bytes(void)
+{
+	int			shared;
+
+	return gpusort_large_kept(&shared);
+}
+
+static int
+kept_shared(void)
+{
+	int			shared;
+
+	(void) gpusort_large_kept(&shared);
+	return shared;
+}
+
 static bool
 is_mapped(char *mem)
 {
@@ -74,7 +91,7 @@ test_sizes(void)
 		fill(mem, bytes, bytes);
 		CHECK(is_filled(mem, bytes, bytes), "a buffer of %zu bytes can be written", bytes);
 		gpusort_large_free(mem, bytes);
-		CHECK(gpusort_large_kept() == 0 && !is_mapped(mem), "a buffer of %zu bytes is not kept if the limit is 0", bytes);
+		CHECK(kept_bytes() == 0 && !is_mapped(mem), "a buffer of %zu bytes is not kept if the limit is 0", bytes);
 	}
 	CHECK(gpusort_large_alloc(SIZE_MAX) == NULL && gpusort_large_alloc(SIZE_MAX / 2) == NULL, "impossible sizes are refused");
 }
@@ -88,34 +105,34 @@ test_keeping(void)
 	gpusort_large_keep(64 * MB, NEVER);
 	mem = gpusort_large_alloc(17 * MB);
 	gpusort_large_free(mem, 17 * MB);
-	CHECK(gpusort_large_kept() == 18 * MB && is_mapped(mem), "a freed buffer is kept, with its size rounded up");
-	CHECK(gpusort_large_alloc(18 * MB) == mem && gpusort_large_kept() == 0, "a kept buffer of the same size after rounding is reused");
+	CHECK(kept_bytes() == 18 * MB && is_mapped(mem), "a freed buffer is kept, with its size rounded up");
+	CHECK(gpusort_large_alloc(18 * MB) == mem && kept_bytes() == 0, "a kept buffer of the same size after rounding is reused");
 	other = gpusort_large_alloc(16 * MB);
 	gpusort_large_free(other, 16 * MB);
 	gpusort_large_free(mem, 18 * MB);
-	CHECK(gpusort_large_kept() == 34 * MB && is_mapped(mem) && is_mapped(other), "several buffers are kept");
-	CHECK(gpusort_large_alloc(16 * MB) == other && gpusort_large_kept() == 18 * MB, "the one of the right size is reused");
+	CHECK(kept_bytes() == 34 * MB && is_mapped(mem) && is_mapped(other), "several buffers are kept");
+	CHECK(gpusort_large_alloc(16 * MB) == other && kept_bytes() == 18 * MB, "the one of the right size is reused");
 	gpusort_large_free(other, 16 * MB);
 	other = gpusort_large_alloc(20 * MB);
-	CHECK(gpusort_large_kept() == 34 * MB && is_mapped(mem), "a new buffer of another size is made beside the kept ones");
+	CHECK(kept_bytes() == 34 * MB && is_mapped(mem), "a new buffer of another size is made beside the kept ones");
 	mem = gpusort_large_alloc(66 * MB);
 	gpusort_large_free(mem, 66 * MB);
-	CHECK(gpusort_large_kept() == 34 * MB && !is_mapped(mem), "a buffer beyond the limit is not kept");
+	CHECK(kept_bytes() == 34 * MB && !is_mapped(mem), "a buffer beyond the limit is not kept");
 	mem = gpusort_large_alloc(48 * MB);
 	gpusort_large_free(other, 20 * MB);
 	gpusort_large_free(mem, 48 * MB);
-	CHECK(gpusort_large_kept() == 48 * MB && !is_mapped(other), "a newly freed buffer displaces older ones");
+	CHECK(kept_bytes() == 48 * MB && !is_mapped(other), "a newly freed buffer displaces older ones");
 	gpusort_large_keep(47 * MB, NEVER);
-	CHECK(gpusort_large_kept() == 0 && !is_mapped(mem), "a lower limit takes effect at once");
+	CHECK(kept_bytes() == 0 && !is_mapped(mem), "a lower limit takes effect at once");
 	gpusort_large_keep(64 * MB, NEVER);
 	mem = gpusort_large_alloc(18 * MB);
 	gpusort_large_free(mem, 18 * MB);
-	CHECK(gpusort_large_kept() == 18 * MB, "a buffer is kept again");
+	CHECK(kept_bytes() == 18 * MB, "a buffer is kept again");
 
 	gpusort_large_give_back();
-	CHECK(gpusort_large_kept() == 0 && !is_mapped(mem) && !is_mapped(mem - 1), "giving back unmaps kept buffers");
+	CHECK(kept_bytes() == 0 && !is_mapped(mem) && !is_mapped(mem - 1), "giving back unmaps kept buffers");
 	gpusort_large_give_back();
-	CHECK(gpusort_large_kept() == 0, "giving back works without kept buffers");
+	CHECK(kept_bytes() == 0, "giving back works without kept buffers");
 }
 
 static void
@@ -130,7 +147,7 @@ test_many(void)
 		mem[i] = gpusort_large_alloc(2 * MB);
 	for (int i = 0; i < 300; i++)
 		gpusort_large_free(mem[i], 2 * MB);
-	CHECK(gpusort_large_kept() == 256 * 2 * MB, "256 buffers are kept at most, not %zu bytes", gpusort_large_kept());
+	CHECK(kept_bytes() == 256 * 2 * MB, "256 buffers are kept at most, not %zu bytes", kept_bytes());
 	CHECK(gpusort_large_alloc(2 * MB) == mem[299], "the buffer freed last is reused first");
 	gpusort_large_free(mem[299], 2 * MB);
 	gpusort_large_give_back();
@@ -160,7 +177,7 @@ test_shortage(void)
 	CHECK(mem != NULL, "a buffer of 600 MB fits in 1000 MB");
 	gpusort_large_free(mem, 600 * MB);
 	mem = gpusort_large_alloc(700 * MB);
-	CHECK(mem != NULL && gpusort_large_kept() == 0, "a larger buffer displaces the kept one");
+	CHECK(mem != NULL && kept_bytes() == 0, "a larger buffer displaces the kept one");
 	gpusort_large_free(mem, 700 * MB);
 	gpusort_large_give_back();
 	setrlimit(RLIMIT_AS, &before);
@@ -188,14 +205,14 @@ static char *aged;
 static bool
 nothing_is_kept(void)
 {
-	return gpusort_large_kept() == 0;
+	return kept_bytes() == 0;
 }
 
 /* The thread takes a buffer off the list before it unmaps it, so the two are not true at once. */
 static bool
 is_given_back(void)
 {
-	return gpusort_large_kept() == 0 && !is_mapped(aged);
+	return kept_bytes() == 0 && !is_mapped(aged);
 }
 
 static bool
@@ -289,7 +306,7 @@ test_threads(void)
 		pthread_join(threads[i], &wrong);
 		CHECK(wrong == NULL, "thread %zu found %ld buffers changed", i, (long) wrong);
 	}
-	CHECK(gpusort_large_kept() <= 40 * MB, "%zu bytes are kept", gpusort_large_kept());
+	CHECK(kept_bytes() <= 40 * MB, "%zu bytes are kept", kept_bytes());
 	CHECK(wait_until(nothing_is_kept) && wait_until(no_thread_is_left), "all buffers and the thread are gone in the end");
 }
 
@@ -312,32 +329,32 @@ test_sharing(void)
 
 	buffer.bytes = 20 * MB;
 	gpusort_large_unshare(&buffer);
-	CHECK(gpusort_large_kept() == 20 * MB && gpusort_large_kept_shared() == 1, "it is kept with the bytes that have pages");
-	CHECK(gpusort_large_share(&again) && again.mem == buffer.mem && again.bytes == 20 * MB && gpusort_large_kept_shared() == 0,
+	CHECK(kept_bytes() == 20 * MB && kept_shared() == 1, "it is kept with the bytes that have pages");
+	CHECK(gpusort_large_share(&again) && again.mem == buffer.mem && again.bytes == 20 * MB && kept_shared() == 0,
 		  "a kept one is taken again");
 	gpusort_large_unshare(&again);
 	CHECK(gpusort_large_share(&again) && gpusort_large_share(&buffer), "another one is taken beside it");
 	buffer.bytes = 40 * MB;
 	gpusort_large_unshare(&again);
 	gpusort_large_unshare(&buffer);
-	CHECK(gpusort_large_kept() == 60 * MB && gpusort_large_kept_shared() == 2, "two that were used at one time are kept");
+	CHECK(kept_bytes() == 60 * MB && kept_shared() == 2, "two that were used at one time are kept");
 	CHECK(gpusort_large_share(&buffer) && buffer.bytes == 40 * MB && gpusort_large_share(&again), "they are taken again");
 	again.bytes = 30 * MB;
 	gpusort_large_unshare(&buffer);
 	gpusort_large_unshare(&again);
-	CHECK(gpusort_large_kept() == 30 * MB, "one that grows displaces another one beyond the limit");
+	CHECK(kept_bytes() == 30 * MB, "one that grows displaces another one beyond the limit");
 	gpusort_large_give_back();
 	CHECK(gpusort_large_share(&buffer), "another one is made");
 	buffer.bytes = 20 * MB;
 	gpusort_large_unshare(&buffer);
 	mem = gpusort_large_alloc(20 * MB);
-	CHECK(mem != buffer.mem && gpusort_large_kept_shared() == 1, "it does not become a private buffer");
+	CHECK(mem != buffer.mem && kept_shared() == 1, "it does not become a private buffer");
 	gpusort_large_free(mem, 20 * MB);
 	gpusort_large_give_back();
 	CHECK(gpusort_large_share(&buffer), "another one is made");
 	buffer.bytes = 65 * MB;
 	gpusort_large_unshare(&buffer);
-	CHECK(gpusort_large_kept() == 0 && !is_mapped(buffer.mem), "a shared buffer beyond the limit is not kept");
+	CHECK(kept_bytes() == 0 && !is_mapped(buffer.mem), "a shared buffer beyond the limit is not kept");
 
 	gpusort_large_keep(64 * MB, 40);
 	CHECK(gpusort_large_share(&buffer), "a third one is made");
