@@ -31,8 +31,7 @@ typedef struct Lists
 	GpusortArena *arena;		/* of the request's own file */
 	GpusortLists head;
 	GpusortListedFile *files;
-	GpusortListedPart *keys;
-	GpusortListedPart *rows;
+	GpusortListedPart *parts;	/* keys, and behind them rows */
 	GpusortCudaRowBlock *blocks;
 	uint32		max_files;
 } Lists;
@@ -86,15 +85,18 @@ copy_words(const GpusortClientSpec *spec, const char *from, uint64 bytes, char *
 	}
 }
 
-/* Lists memory that is in a file, or copies it to the request's.  Returns false if there is no memory for the copy. */
+/*
+ * Lists memory that is in a file, or copies it to the request's.  words: it has words that are not keys yet, as this
+ * says; else NULL.  Returns false if there is no memory for the copy.
+ */
 static bool
-list_part(Lists *lists, const void *mem, uint64 bytes, GpusortListedPart *part)
+list_part(Lists *lists, const void *mem, uint64 bytes, const GpusortClientSpec *words, GpusortListedPart *part)
 {
 	GpusortFileName name;
 	char	   *copy;
 
 	part->bytes = bytes;
-	if (gpusort_arena_find(mem, &name, &part->place))
+	if (words == NULL && gpusort_arena_find(mem, &name, &part->place))
 	{
 		part->file = list_file(lists, &name, part->place, bytes);
 		return true;
@@ -103,35 +105,25 @@ list_part(Lists *lists, const void *mem, uint64 bytes, GpusortListedPart *part)
 	part->file = 0;
 	if (copy == NULL)
 		return false;
-	gpusort_memory_copy(copy, mem, bytes);
+	if (words != NULL)
+		copy_words(words, mem, bytes, copy);
+	else
+		gpusort_memory_copy(copy, mem, bytes);
 	return true;
 }
 
 static bool
 list_keys(Lists *lists, const GpusortClientSpec *spec)
 {
+	bool		encoded = spec->encoding.kind == GPUSORT_ENCODING_WORD && spec->encoding.flip == 0;
+
 	for (int i = 0; i < spec->nkeys; i++)
 	{
 		uint64		bytes = spec->keys[i].count * gpusort_cuda_width(&spec->sort);
-		GpusortListedPart *keys = &lists->keys[lists->head.nkeys];
-		char	   *copy;
 
-		if (bytes == 0)
-			continue;
-		lists->head.nkeys++;
-		if (spec->encoding.kind == GPUSORT_ENCODING_WORD && spec->encoding.flip == 0)
-		{
-			if (!list_part(lists, spec->keys[i].words, bytes, keys))
-				return false;
-			continue;
-		}
-		/* words that are not keys yet */
-		keys->bytes = bytes;
-		keys->file = 0;
-		copy = allocate(lists, bytes, &keys->place);
-		if (copy == NULL)
+		if (bytes > 0 &&
+			!list_part(lists, spec->keys[i].words, bytes, encoded ? NULL : spec, &lists->parts[lists->head.nkeys++]))
 			return false;
-		copy_words(spec, spec->keys[i].words, bytes, copy);
 	}
 	return true;
 }
@@ -139,6 +131,7 @@ list_keys(Lists *lists, const GpusortClientSpec *spec)
 static bool
 list_rows(Lists *lists, const GpusortClientSpec *spec)
 {
+	GpusortListedPart *rows = lists->parts + lists->head.nkeys;
 	uint64		offset = 0;
 
 	for (int i = 0; i < spec->nrow_spans; i++)
@@ -154,9 +147,9 @@ list_rows(Lists *lists, const GpusortClientSpec *spec)
 			.stride = span->stride,
 		};
 		offset += span->bytes + MAXALIGN(directory_bytes);
-		if (!list_part(lists, span->rows, span->bytes, &lists->rows[lists->head.nrows++]) ||
+		if (!list_part(lists, span->rows, span->bytes, NULL, &rows[lists->head.nrows++]) ||
 			(span->stride == 0 &&
-			 !list_part(lists, span->directory, directory_bytes, &lists->rows[lists->head.nrows++])))
+			 !list_part(lists, span->directory, directory_bytes, NULL, &rows[lists->head.nrows++])))
 			return false;
 	}
 	lists->head.nblocks = spec->nrow_spans;
@@ -183,21 +176,19 @@ static bool
 write_lists(Lists *lists, GpusortRequest *request)
 {
 	Size		files = lists->head.nfiles * sizeof(GpusortListedFile);
-	Size		keys = lists->head.nkeys * sizeof(GpusortListedPart);
-	Size		rows = lists->head.nrows * sizeof(GpusortListedPart);
+	Size		parts = (lists->head.nkeys + lists->head.nrows) * sizeof(GpusortListedPart);
 	Size		blocks = lists->head.nblocks * sizeof(GpusortCudaRowBlock);
 	char	   *to;
 
-	request->lists_bytes = sizeof(GpusortLists) + files + keys + rows + blocks;
+	request->lists_bytes = sizeof(GpusortLists) + files + parts + blocks;
 	to = allocate(lists, request->lists_bytes, &request->lists);
 	if (to == NULL)
 		return false;
 	request->file = lists->files[0].name;
 	memcpy(to, &lists->head, sizeof(GpusortLists));
 	memcpy(to + sizeof(GpusortLists), lists->files, files);
-	memcpy(to + sizeof(GpusortLists) + files, lists->keys, keys);
-	memcpy(to + sizeof(GpusortLists) + files + keys, lists->rows, rows);
-	memcpy(to + sizeof(GpusortLists) + files + keys + rows, lists->blocks, blocks);
+	memcpy(to + sizeof(GpusortLists) + files, lists->parts, parts);
+	memcpy(to + sizeof(GpusortLists) + files + parts, lists->blocks, blocks);
 	return true;
 }
 
@@ -208,16 +199,14 @@ gpusort_lists_write(GpusortArena *arena, const GpusortClientSpec *spec, GpusortR
 	bool		written;
 
 	lists.files = palloc(lists.max_files * sizeof(GpusortListedFile));
-	lists.keys = palloc0(spec->nkeys * sizeof(GpusortListedPart) + 1);
-	lists.rows = palloc0(2 * spec->nrow_spans * sizeof(GpusortListedPart) + 1);
+	lists.parts = palloc0((spec->nkeys + 2 * spec->nrow_spans) * sizeof(GpusortListedPart));
 	lists.blocks = palloc(spec->nrow_spans * sizeof(GpusortCudaRowBlock) + 1);
 	/* first this: the request's file has number 0 */
 	written = list_result(&lists, spec) && list_keys(&lists, spec) && list_rows(&lists, spec) &&
 		write_lists(&lists, request);
 	*head = lists.head;
 	pfree(lists.files);
-	pfree(lists.keys);
-	pfree(lists.rows);
+	pfree(lists.parts);
 	pfree(lists.blocks);
 	return written;
 }

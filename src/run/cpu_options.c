@@ -127,13 +127,6 @@ take_threads(int wanted)
 	}
 }
 
-/* Gives threads back, which take_threads() has taken. */
-static void
-give_threads(int n)
-{
-	pg_atomic_sub_fetch_u32(&gpusort_stat_use()->threads, n);
-}
-
 static int	taken = 0;			/* threads that this process has taken for a call of the engine */
 
 /* on_shmem_exit callback: an interrupt has ended the process during a call */
@@ -141,7 +134,7 @@ static void
 give_back_taken(int code, Datum arg)
 {
 	if (taken > 0)
-		give_threads(taken);
+		pg_atomic_sub_fetch_u32(&gpusort_stat_use()->threads, taken);
 	taken = 0;
 }
 

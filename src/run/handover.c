@@ -36,8 +36,9 @@
 
 static int	sorts_before_files = 0;
 
-bool
-gpusort_handover_pays(const GpusortKeySetSpec *spec, uint64 rows)
+/* Is the device to sort a key set of this many rows, by gpusort.min_rows? */
+static bool
+pays(const GpusortKeySetSpec *spec, uint64 rows)
 {
 	if (gpusort_min_rows >= 0)
 		return rows >= (uint64) gpusort_min_rows;
@@ -61,7 +62,7 @@ files_pay(void)
 bool
 gpusort_keyset_may_travel(const GpusortKeySetSpec *spec, uint64_t rows)
 {
-	return gpusort_engine_choice != GPUSORT_ENGINE_CPU && gpusort_handover_pays(spec, rows) &&
+	return gpusort_engine_choice != GPUSORT_ENGINE_CPU && pays(spec, rows) &&
 		gpusort_client_missing() == NULL && files_pay() && gpusort_client_prepare() == NULL;
 }
 
@@ -137,7 +138,7 @@ gpusort_handover_sort(GpusortKeySet *set, const GpusortCpuInput *input, bool tie
 	const char *reason;
 
 	if ((set->arena != NULL && !gpusort_arena_is_own(set->arena)) || set->rows == 0 || gpusort_engine_choice == GPUSORT_ENGINE_CPU ||
-		!gpusort_handover_pays(&set->spec, set->rows))
+		!pays(&set->spec, set->rows))
 		return NULL;
 	reason = gpusort_client_missing();
 	if (reason != NULL)

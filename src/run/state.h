@@ -67,9 +67,6 @@ gpusort_keyset_result_width(const GpusortKeySet *set)
 
 /* ---- handover.c ---- */
 
-/* Is the device to sort a key set of this many rows, by gpusort.min_rows? */
-extern bool gpusort_handover_pays(const GpusortKeySetSpec *spec, uint64 rows);
-
 /*
  * Has the device sort the key set, if the settings allow it and it pays now.  Returns NULL if it does
  * not: the CPU engine is to sort.  Can be interrupted.  Raises an error where gpusort.engine demands the device.
