@@ -29,6 +29,9 @@
 #include "compat.h"
 #include "functions/functions.h"
 
+/* Values for which the state of a new group has room */
+#define FIRST_VALUES	4
+
 /* A call of the aggregate; its groups share it */
 typedef struct SortAggCall
 {
@@ -45,7 +48,6 @@ typedef struct SortAggState
 	uint64		room;			/* values for which there is memory */
 	uint64		nnulls;			/* NULLs, which are only counted */
 	ArrayBuildState *array;		/* of a call without a key type */
-	uint64		first[4];		/* the values of a small group */
 } SortAggState;
 
 PG_FUNCTION_INFO_V1(gpu_sort_agg_transfn);
@@ -96,8 +98,8 @@ begin_state(FunctionCallInfo fcinfo)
 		state->array = initArrayResult(call->elemtype, cxt, false);
 		return state;
 	}
-	state->values = (char *) state->first;
-	state->room = sizeof(state->first) / call->type->value_bytes;
+	state->room = FIRST_VALUES;
+	state->values = MemoryContextAlloc(cxt, FIRST_VALUES * call->type->value_bytes);
 	return state;
 }
 
@@ -108,13 +110,7 @@ grow(SortAggState *state)
 	Size		bytes = state->room * state->call->type->value_bytes;
 
 	gpusort_array_check_size(state->call->type->value_bytes, state->nvalues, state->nnulls);
-	if (state->values == (char *) state->first)
-	{
-		state->values = MemoryContextAlloc(GetMemoryChunkContext(state), 2 * bytes);
-		memcpy(state->values, state->first, bytes);
-	}
-	else
-		state->values = repalloc_huge(state->values, 2 * bytes);
+	state->values = repalloc_huge(state->values, 2 * bytes);
 	state->room *= 2;
 }
 

@@ -384,16 +384,8 @@ number_rows(const uint32 *rows, size_t count, const int32 *value_positions, int3
 		size_t		end = Min(begin + POSITION_ROWS, count);
 
 		CHECK_FOR_INTERRUPTS();
-		if (value_positions != NULL)
-		{
-			for (size_t i = begin; i < end; i++)
-				positions[i] = value_positions[rows[i]];
-		}
-		else
-		{
-			for (size_t i = begin; i < end; i++)
-				positions[i] = (int32) (rows[i] + 1);
-		}
+		for (size_t i = begin; i < end; i++)
+			positions[i] = value_positions != NULL ? value_positions[rows[i]] : (int32) (rows[i] + 1);
 	}
 }
 
