@@ -276,11 +276,8 @@ typedef struct SharedKeys
 void
 gpusort_keyset_share(GpusortKeySet *set, GpusortArena *arena)
 {
+	Assert(gpusort_arena_is_own(arena) || set->nblocks == 0);
 	set->arena = arena;
-	if (gpusort_arena_is_own(arena))
-		return;
-	Assert(set->rows == 0);
-	set->nblocks = 0;
 }
 
 bool

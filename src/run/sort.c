@@ -13,7 +13,6 @@
 
 #include "base/fault.h"
 #include "base/memory.h"
-#include "compat.h"
 #include "run/state.h"
 
 /* Sorting fewer keys takes less time than reading the clock. */
@@ -38,37 +37,26 @@ describe(const GpusortKeySet *set, GpusortSpan *spans, GpusortCpuInput *input)
 	input->words = set->spec.words;
 }
 
-/* Calls the CPU engine. */
-static GpusortCpuStatus
-call_engine(const GpusortCpuInput *input, uint64 n, bool rows, void *data, uint8_t *ties,
-			GpusortCpuReport *report)
-{
-	GpusortCpuOptions options = gpusort_cpu_options_take(n);
-	GpusortCpuStatus status = rows ? gpusort_cpu_argsort(input, data, ties, &options, report) :
-		gpusort_cpu_sort(input, data, &options, report);
-
-	gpusort_cpu_options_give();
-	return status;
-}
-
-GPUSORT_NORETURN static void
-raise_no_memory(uint64 n, size_t width)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_OUT_OF_MEMORY),
-			 errmsg("out of memory"),
-			 errdetail("Could not allocate scratch memory to sort " UINT64_FORMAT " keys of %zu bytes.", n, width)));
-}
-
-/* Sorts by the CPU engine.  data has room for the result; ties: see gpusort_keyset_sort(). */
+/* Calls the CPU engine, for positions or for keys.  data has room for the result; ties: see gpusort_keyset_sort(). */
 static void
-sort_on_cpu(GpusortKeySet *set, const GpusortCpuInput *input, void *data, uint8_t *ties)
+call_engine(const GpusortCpuInput *input, uint64 n, bool rows, void *data, uint8_t *ties, GpusortCpuReport *report)
 {
-	GpusortCpuStatus status = GPUSORT_FAULT(SCRATCH) ? GPUSORT_CPU_NO_MEMORY :
-		call_engine(input, set->rows, set->spec.rows, data, ties, &set->cpu);
+	GpusortCpuStatus status = GPUSORT_CPU_NO_MEMORY;
 
+	if (!GPUSORT_FAULT(SCRATCH))
+	{
+		GpusortCpuOptions options = gpusort_cpu_options_take(n);
+
+		status = rows ? gpusort_cpu_argsort(input, data, ties, &options, report) :
+			gpusort_cpu_sort(input, data, &options, report);
+		gpusort_cpu_options_give();
+	}
 	if (status == GPUSORT_CPU_NO_MEMORY)
-		raise_no_memory(set->rows, gpusort_spec_width(&set->spec));
+		ereport(ERROR,
+				(errcode(ERRCODE_OUT_OF_MEMORY),
+				 errmsg("out of memory"),
+				 errdetail("Could not allocate scratch memory to sort " UINT64_FORMAT " keys of %d bytes.", n,
+						   input->key_bytes * Max(input->words, 1))));
 }
 
 void *
@@ -96,7 +84,7 @@ gpusort_keyset_sort(GpusortKeySet *set, void *out, uint8_t *ties, const GpusortR
 	{
 		if (out == NULL)
 			out = set->data = gpusort_memory_alloc_pages(set->cxt, Max(set->rows, 1) * gpusort_keyset_result_width(set));
-		sort_on_cpu(set, &input, out, ties);
+		call_engine(&input, set->rows, set->spec.rows, out, ties, &set->cpu);
 	}
 	GPUSORT_FAULT_BREAK(SORTED, out, gpusort_keyset_result_width(set), &(uint64_t) {set->rows});
 	pfree(keys);
@@ -185,6 +173,5 @@ gpusort_keyset_order_words(const uint64_t *words, size_t n, bool descending, uin
 	};
 	GpusortCpuReport report;
 
-	if (call_engine(&input, n, true, order, NULL, &report) == GPUSORT_CPU_NO_MEMORY)
-		raise_no_memory(n, sizeof(uint64));
+	call_engine(&input, n, true, order, NULL, &report);
 }
