@@ -85,18 +85,6 @@ gpusort_file_piece(const GpusortServiceFile *file, GpusortPlace place, uint64 by
 	return bytes;
 }
 
-/* Unmaps a file that no job uses. */
-static void
-unmap_file(GpusortServiceFile **link)
-{
-	GpusortServiceFile *file = *link;
-
-	*link = file->next;
-	unregister_parts(file);
-	(void) munmap(file->mem, GPUSORT_SHARED_BYTES);
-	pfree(file);
-}
-
 /* Has the session dropped the file, or ended? */
 static bool
 is_dropped(const GpusortServiceFile *file)
@@ -122,12 +110,16 @@ bool
 gpusort_files_let_go(void)
 {
 	GpusortServiceFile **link = &files;
+	GpusortServiceFile *file;
 
-	while (*link != NULL && !((*link)->dropped && (*link)->users == 0))
-		link = &(*link)->next;
-	if (*link == NULL)
+	while ((file = *link) != NULL && !(file->dropped && file->users == 0))
+		link = &file->next;
+	if (file == NULL)
 		return false;
-	unmap_file(link);
+	*link = file->next;
+	unregister_parts(file);
+	(void) munmap(file->mem, GPUSORT_SHARED_BYTES);
+	pfree(file);
 	return true;
 }
 
