@@ -20,9 +20,6 @@
 bool
 gpusort_columns_plan(GpusortColumns *plan, TupleDesc to, const AttrNumber *attnos, const GpusortConstant *constants, bool bare)
 {
-	Size		end = MAXALIGN(SizeofMinimalTupleHeader);
-	bool		fixed = true;
-
 	plan->count = plan->natts = 0;
 	plan->null_constant = false;
 	plan->bare = bare;
@@ -40,16 +37,9 @@ gpusort_columns_plan(GpusortColumns *plan, TupleDesc to, const AttrNumber *attno
 		plan->columns[i].bytes = bytes;
 		plan->columns[i].mask = gpusort_align(1, to, i) - 1;
 		plan->null_constant |= attnos[i] == 0 && constants[i].bytes == NULL;
-		fixed &= attnos[i] > 0 && bytes > 0 && end < PG_UINT16_MAX - MAXIMUM_ALIGNOF;
-		if (fixed)
-		{
-			plan->columns[i].to = end = gpusort_align(end, to, i);
-			end += bytes;
-		}
 	}
 	if (plan->natts > GPUSORT_PLACES_MAX)
 		return false;
-	plan->fixed_bytes = fixed ? end : 0;
 	plan->count = to->natts;
 	return true;
 }
@@ -159,22 +149,6 @@ form_columns(const GpusortColumns *plan, const GpusortPlaces *places, const Gpus
 	return end;
 }
 
-/*
- * Makes the row of a tuple without NULLs, of plan->fixed_bytes, in its place.  A sort of narrow rows takes 6 % less time than by
- * way of a scratch.
- */
-static inline void
-form_fixed(const GpusortColumns *plan, const GpusortPlaces *places, const HeapTupleHeader *tuples, int i, MinimalTuple row)
-{
-	memset(row, 0, MAXALIGN(plan->fixed_bytes));
-	for (int c = 0; c < plan->count; c++)
-		copy_value((char *) row + plan->columns[c].to,
-				   (const char *) tuples[i] + gpusort_places_at(places, i, plan->columns[c].from), plan->columns[c].bytes);
-	row->t_len = plan->fixed_bytes;
-	row->t_hoff = MAXALIGN(SizeofMinimalTupleHeader) + MINIMAL_TUPLE_OFFSET;
-	HeapTupleHeaderSetNatts(row, plan->count);
-}
-
 /* Adds the slot's row as heap_form_minimal_tuple() would form it, without a copy. */
 static bool
 form_row(GpusortRowStore *store, TupleTableSlot *slot)
@@ -208,58 +182,21 @@ form_row(GpusortRowStore *store, TupleTableSlot *slot)
 	return true;
 }
 
-/* Copies a tuple of a page, which is MAXALIGNed in its page, too, to a row of that many bytes. */
-static inline void
-copy_page_tuple(char *row, HeapTupleHeader tuple, Size bytes)
-{
-	gpusort_row_copy(row, (const char *) tuple + MINIMAL_TUPLE_OFFSET, MAXALIGN(bytes));
-	((MinimalTuple) row)->t_len = bytes;
-}
-
-/*
- * Appends rows as long as they have the size of the block's rows and it has room.  Returns how many.  A sort of SELECT * takes up
- * to a tenth longer where each row is appended by itself.
- */
-static int
-append_alike(GpusortRowStore *store, const HeapTupleHeader *tuples, const uint16 *bytes, int n)
-{
-	Size		stride = store->stride;
-	char	   *next = store->next;
-	int			i;
-
-	if (stride == 0 || next == NULL)
-		return 0;
-	n = Min(n, (store->end - next) / stride);
-	for (i = 0; i < n; i++, next += stride)
-	{
-		Size		size = bytes[i] - MINIMAL_TUPLE_OFFSET;
-
-		if (MAXALIGN(size) != stride)
-			break;
-		copy_page_tuple(next, tuples[i], size);
-	}
-	store->next = next;
-	store->rows += i;
-	return i;
-}
-
+/* A tuple of a page is MAXALIGNed in its page, too. */
 int
 gpusort_rowstore_append_tuples(GpusortRowStore *store, const HeapTupleHeader *tuples, const uint16 *bytes, int n)
 {
 	int			i = 0;
 
-	while (i < n && !store->over)
+	for (; i < n && !store->over; i++)
 	{
-		void	   *row;
+		Size		size = bytes[i] - MINIMAL_TUPLE_OFFSET;
+		MinimalTuple row = gpusort_rowstore_add(store, size);
 
-		i += append_alike(store, tuples + i, bytes + i, n - i);
-		if (i == n)
-			break;
-		row = gpusort_rowstore_add(store, bytes[i] - MINIMAL_TUPLE_OFFSET);
 		if (unlikely(row == NULL))
 			break;
-		copy_page_tuple(row, tuples[i], bytes[i] - MINIMAL_TUPLE_OFFSET);
-		i++;
+		gpusort_row_copy((char *) row, (const char *) tuples[i] + MINIMAL_TUPLE_OFFSET, MAXALIGN(size));
+		row->t_len = size;
 	}
 	return i;
 }
@@ -275,8 +212,7 @@ gpusort_rowstore_append_columns(GpusortRowStore *store, const GpusortColumns *pl
 	for (; i < first + n && !store->over; i++)
 	{
 		const char *from = scratch.bytes;
-		bool		fixed = plan->fixed_bytes > 0 && places->plain;
-		Size		bytes = plan->fixed_bytes;
+		Size		bytes;
 		void	   *row;
 
 		if (plan->bare)
@@ -286,7 +222,7 @@ gpusort_rowstore_append_columns(GpusortRowStore *store, const GpusortColumns *pl
 			if (from == NULL)
 				from = (const char *) &null;
 		}
-		else if (!fixed)
+		else
 			bytes = form_columns(plan, places, constants, tuples, i, &scratch);
 		if (unlikely(bytes == 0) || unlikely((row = gpusort_rowstore_add(store, bytes)) == NULL))
 			break;
@@ -295,8 +231,6 @@ gpusort_rowstore_append_columns(GpusortRowStore *store, const GpusortColumns *pl
 			memset((char *) row + MAXALIGN(bytes) - MAXIMUM_ALIGNOF, 0, MAXIMUM_ALIGNOF);
 			gpusort_row_copy(row, from, bytes);
 		}
-		else if (fixed)
-			form_fixed(plan, places, tuples, i, row);
 		else
 			gpusort_row_copy(row, from, MAXALIGN(bytes));
 	}

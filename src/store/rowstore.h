@@ -189,10 +189,8 @@ typedef struct GpusortColumns
 	int			natts;			/* the first columns of a tuple: the row's are among these */
 	bool		bare;
 	bool		null_constant;	/* one of the constants is NULL */
-	Size		fixed_bytes;	/* of a row, if no column is a varlena or a constant; else 0 */
 	struct
 	{
-		uint16		to;			/* if there are fixed_bytes: where the column is in the row */
 		int16		from;		/* the tuple's column, from 0; -1: a constant */
 		int16		bytes;		/* -1: a varlena */
 		uint16		mask;		/* its alignment, less 1 */
