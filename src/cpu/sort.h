@@ -127,14 +127,8 @@ make_split(Number low, Number high, Number range)
 constexpr size_t SAMPLE_STEP = 256;
 constexpr size_t SAMPLE_NUMBERS = 4096;
 
-/*
- * The parts of the sample that lie in open bins on one side: none of all numbers, none of the
- * sample, 1/256 of it, or 1/16.
- */
-constexpr int TRIMS = 4;
-
-/* Bins are even enough if a key is in a bin of this part of all keys on average. */
-constexpr size_t EVEN_PART = 64;
+/* Open bins get one of these parts of the sample on each side, if there are any. */
+constexpr size_t TRIMMED_PARTS[] = {256, 16};
 
 /* Open bins have at most this part of all elements: what they have is partitioned once more. */
 constexpr size_t OPEN_PART = 4;
@@ -190,25 +184,21 @@ choose_split(const In &input, const Distance &distance_of, Number range)
 	if (count == 0)
 		return make_split(Number(0), range, range);
 
-	Number		lows[TRIMS] = {0, Number(sample[0]), Number(sample[count / 256]), Number(sample[count / 16])};
-	Number		highs[TRIMS] = {range, Number(sample[count - 1]), Number(sample[count - 1 - count / 256]),
-	Number(sample[count - 1 - count / 16])};
-	Number		low = 0;
-	Number		high = range;
-	size_t		least = unevenness(make_split(low, high, range), sample, count) / 2;
+	Split<Number> best = make_split(Number(0), range, range);
+	size_t		least = unevenness(best, sample, count) / 2;
 
-	for (int i = 1; least * 2 > count * count / EVEN_PART && i < TRIMS * TRIMS; i++)
+	for (size_t part : TRIMMED_PARTS)
 	{
-		size_t		uneven = unevenness(make_split(lows[i / TRIMS], highs[i % TRIMS], range), sample, count);
+		Split<Number> split = make_split(Number(sample[count / part]), Number(sample[count - 1 - count / part]), range);
+		size_t		uneven = unevenness(split, sample, count);
 
 		if (uneven < least)
 		{
 			least = uneven;
-			low = lows[i / TRIMS];
-			high = highs[i % TRIMS];
+			best = split;
 		}
 	}
-	return make_split(low, high, range);
+	return best;
 }
 
 /* For few elements: at most about GPUSORT_CPU_FEW_KEYS. */
