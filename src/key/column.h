@@ -164,7 +164,7 @@ struct GpusortRowColumn
 	GpusortRowKind kind;
 	int			attribute;		/* index into a slot's tts_values, from 0 */
 	uint8		words;			/* 1 to 3 */
-	uint8		bits;			/* bits of these words that can vary: 2 to 186 */
+	uint8		bits;			/* bits of these words that can vary: 2 to 192 */
 	uint8		width;			/* plan flag: bits of the value in the first word,
 								 * 1 to 63; other plans: 0 */
 	bool		descending;
@@ -254,7 +254,7 @@ extern void gpusort_rowstring_tail(const GpusortRowColumn *column, Datum value, 
 extern bool gpusort_rowinet_is_ipv6(Datum value);
 
 /* Bits that the third word of an inet column holds */
-#define GPUSORT_INET_THIRD_BITS	58
+#define GPUSORT_INET_THIRD_BITS	11
 
 /* ---- support.c ---- */
 

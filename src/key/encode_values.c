@@ -154,69 +154,15 @@ gpusort_rowenum_encode(GpusortRowColumn *column, Datum value, uint64 *words)
  *			bits 63 to 32			31 to 0
  *	word 1	the IPv4 address		0
  *
- * The host bits of the network are cleared.  Where one network continues another one,
- * its further bits are 0 or greater, and it is longer.
- *
- * An IPv6 address is written in groups of 32 bits, because network and host bits share its 128 bits.  A group has its
- * network bits, padded with zeros, and 6 bits for their number.  If they are fewer than 32, the network ends here,
- * and the host bits follow: those of this group and all later groups.  Different networks differ in a group that both
- * have; after equal networks, the host bits are in the same place.
- *
  *			bit 62	bits 61 to 0
- *	word 0	1		the first 62 of these bits
+ *	word 0	1		the first 62 bits of an IPv6 network
  *	word 1	the next 64 bits
- *	word 2	0 in bits 63 to 58, then the last 58 bits
+ *	word 2	0 in bits 63 to 11, then the last 2 bits, the length in 8 bits, and 1 if host bits are set
  *
- * Without the third word, the words of an IPv6 address are a prefix.
+ * The host bits of a network are cleared.  Where one network continues another one, its further bits are 0 or greater, and
+ * it is longer.  The words of an IPv6 address are a prefix if its host bits are set, and without the third word.
  * ----------------------------------------------------------------
  */
-
-#define GROUP_BITS		32
-#define NUMBER_BITS		6
-
-/* The first bits of word 0 that the address does not use: NULL's flag and the family */
-#define FLAG_BITS		2
-
-/* Appends the lower n bits of a number to the bits written so far, *used of them. */
-static inline void
-put_bits(uint64 *words, int *used, uint64 bits, int n)
-{
-	gpusort_append_bits(words, *used, bits, n);
-	*used += n;
-}
-
-/* Writes an IPv6 address to three words, which are 0. */
-static void
-put_ipv6(const inet_struct *address, uint64 *words)
-{
-	int			used = FLAG_BITS;
-	bool		ended = false;	/* the network has ended */
-
-	for (int i = 0; i < 128 / GROUP_BITS; i++)
-	{
-		uint32		bits = gpusort_load_be32(address->ipaddr + 4 * i);
-		int			network_bits = Min(address->bits - GROUP_BITS * i, GROUP_BITS);
-
-		if (likely(network_bits == GROUP_BITS))
-		{
-			put_bits(words, &used, bits, GROUP_BITS);
-			put_bits(words, &used, GROUP_BITS, NUMBER_BITS);
-		}
-		else if (ended)
-			put_bits(words, &used, bits, GROUP_BITS);
-		else
-		{
-			int			host_bits = GROUP_BITS - network_bits;
-			uint32		host = bits & (PG_UINT32_MAX >> network_bits);
-
-			put_bits(words, &used, bits - host, GROUP_BITS);
-			put_bits(words, &used, network_bits, NUMBER_BITS);
-			put_bits(words, &used, host, host_bits);
-			ended = true;
-		}
-	}
-	words[2] >>= 64 - GPUSORT_INET_THIRD_BITS;
-}
 
 /* The address in a value.  It is too short to be compressed or stored out of line. */
 static inline const inet_struct *
@@ -249,13 +195,19 @@ gpusort_rowinet_encode(GpusortRowColumn *column, Datum value, uint64 *words)
 	}
 	else
 	{
-		uint64		bits[3] = {0};
+		int			bits = address->bits;
+		uint64		first = gpusort_load_be64(address->ipaddr);
+		uint64		last = gpusort_load_be64(address->ipaddr + 8);
+		uint64		first_mask = bits == 0 ? 0 : PG_UINT64_MAX << (64 - Min(bits, 64));
+		uint64		last_mask = bits <= 64 ? 0 : PG_UINT64_MAX << (128 - bits);
+		bool		has_host = (first & ~first_mask) != 0 || (last & ~last_mask) != 0;
 
-		put_ipv6(address, bits);
-		words[0] = UINT64CONST(1) << 62 | bits[0];
-		words[1] = bits[1];
-		third = bits[2];
-		whole = column->words > 2;
+		first &= first_mask;
+		last &= last_mask;
+		words[0] = UINT64CONST(1) << 62 | first >> 2;
+		words[1] = first << 62 | last >> 2;
+		third = (last & 3) << 9 | (uint64) bits << 1 | has_host;
+		whole = column->words > 2 && !has_host;
 	}
 	words[0] = gpusort_column_word(column, words[0]);
 	words[1] ^= column->masks.flip[1];
