@@ -46,10 +46,10 @@ extern GpusortBulk *gpusort_bulk_begin(Relation relation);
 /* Returns memory for a page, which gpusort_bulk_write() takes back. */
 extern Page gpusort_bulk_page(GpusortBulk *bulk);
 
-/* Writes a page of the standard layout, some time.  Blocks may come in any order, each once. */
+/* Writes a page of the standard layout.  Blocks may come in any order, each once. */
 extern void gpusort_bulk_write(GpusortBulk *bulk, BlockNumber block, Page page);
 
-/* Writes what is left, and makes it durable if the relation is logged. */
+/* Makes the file durable if the relation is logged. */
 extern void gpusort_bulk_end(GpusortBulk *bulk);
 
 #endif
