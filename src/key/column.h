@@ -190,7 +190,6 @@ struct GpusortRowColumn
 	};
 	GpusortPrefix *prefix;		/* TEXT, ICU, LIBC: what most strings begin with; or NULL */
 	struct GpusortFew *few;		/* the few values of the last column; NULL: not known */
-	bool		crowd_met;		/* plan crowded: the inner value has occurred, in some process */
 };
 
 /* Do even the words of a short value not decide? */
@@ -198,6 +197,13 @@ static inline bool
 gpusort_column_is_prefix(const GpusortRowColumn *column)
 {
 	return column->kind >= GPUSORT_ROW_ICU;
+}
+
+/* Has the column plan "crowded"? */
+static inline bool
+gpusort_column_is_crowded(const GpusortRowColumn *column)
+{
+	return column->kind >= GPUSORT_ROW_INT8 && column->kind <= GPUSORT_ROW_UUID;
 }
 
 /* The word of a float8 of these bits (plan "code"): 0 and all ones must remain for NULL. */

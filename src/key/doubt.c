@@ -42,7 +42,7 @@ gpusort_rowkey_doubt(const GpusortRowKey *key)
 	};
 
 	for (int i = 0; i < key->nencoded; i++)
-		doubt.crowded |= (uint32) key->columns[i].crowd_met << i;
+		doubt.crowded |= (uint32) gpusort_column_is_crowded(&key->columns[i]) << i & key->undecided;
 	if (last >= 0 && key->columns[last].kind == GPUSORT_ROW_LIBC)
 	{
 		doubt.proposed = last;
@@ -59,8 +59,6 @@ gpusort_rowkey_add_doubt(GpusortRowKey *key, const GpusortDoubt *doubt)
 	const GpusortRowColumn *last = &key->columns[key->ncolumns - 1];
 
 	key->undecided |= doubt->undecided;
-	for (int i = 0; i < key->nencoded; i++)
-		key->columns[i].crowd_met |= doubt->crowded >> i & 1;
 	if (last->few != NULL && (doubt->undecided >> (key->ncolumns - 1) & 1) != 0)
 		gpusort_rowkey_end_few(key);
 }

@@ -57,11 +57,6 @@
 /* A longer buffer, in UTF-16 units, is cut back to this size after use */
 #define MAX_KEPT_UNITS		4096
 
-/*
- * After this many looked-up characters without weights ICU reads on, because append_by_icu() checks for interrupts.
- */
-#define MAX_IGNORED		256
-
 /* The first weights of a string while they are read */
 typedef struct Head
 {
@@ -141,7 +136,6 @@ append_by_table(GpusortIcu *icu, Head *head, const unsigned char **at, const uns
 	const unsigned char *next = *at;
 	int			used = head->used;	/* head->used plus the weights of the character at *at */
 	uint8		flags_before = 0;	/* flags of the character at *at */
-	int			ignored = 0;	/* characters without weights so far */
 
 	while (next < end)
 	{
@@ -161,10 +155,10 @@ append_by_table(GpusortIcu *icu, Head *head, const unsigned char **at, const uns
 		flags_before = c->flags;
 		if (likely((c->flags & GPUSORT_ICU_SEVERAL) == 0))
 			used = append_weight(bytes, used, c);
-		else if (c->count == 0 && ignored++ == MAX_IGNORED)
-			return false;
 		else
 		{
+			/* there may be any number of characters without weights */
+			CHECK_FOR_INTERRUPTS();
 			for (int i = 0; i < c->count && used < want; i++)
 				used = append_weight(bytes, used, &icu->reader.expansions[c->weight + i]);
 		}

@@ -164,18 +164,7 @@ tid_bits(const ItemPointerData *tid)
 	return (uint64) ItemPointerGetBlockNumberNoCheck(tid) << 16 | ItemPointerGetOffsetNumberNoCheck(tid);
 }
 
-/*
- * Do the words of the outer or the inner value of a crowded column decide?
- * Those of the outer one do, which is more frequent.
- */
-static pg_noinline bool
-enter_crowd(GpusortRowColumn *column, bool outer)
-{
-	column->crowd_met |= !outer;
-	return outer;
-}
-
-/* A value of 64 bits in plan "crowded" */
+/* A value of 64 bits in plan "crowded".  Of the two that share words, those of the outer one decide, which is more frequent. */
 static inline bool
 encode_crowded_word(GpusortRowColumn *column, uint64 bits, uint64 *words)
 {
@@ -184,7 +173,7 @@ encode_crowded_word(GpusortRowColumn *column, uint64 bits, uint64 *words)
 	if (likely((bits ^ column->masks.null[0]) > 1))
 		return true;
 	words[0] = column->masks.null[0] ^ 1;
-	return enter_crowd(column, bits == column->masks.null[0]);
+	return bits == column->masks.null[0];
 }
 
 /* A value of 128 bits, big-endian, in plan "crowded" */
@@ -198,7 +187,7 @@ encode_crowded_pair(GpusortRowColumn *column, const unsigned char *bytes, uint64
 	if (likely(words[0] != column->masks.null[0] || (next ^ column->masks.null[1]) > 1))
 		return true;
 	words[1] = column->masks.null[1] ^ 1;
-	return enter_crowd(column, next == column->masks.null[1]);
+	return next == column->masks.null[1];
 }
 
 /* Writes the words of a value that is not NULL, in a column of this kind.  Returns false if they do not decide. */
@@ -254,7 +243,7 @@ static pg_noinline void
 fill_later_words(GpusortRowKey *key, GpusortRowColumn *column, uint64 *words, uint64 *end)
 {
 	/* NULL has taken the outer value's words, so that the inner one is on the other side of it */
-	bool		ones = column->crowd_met && column->nulls_first;
+	bool		ones = gpusort_column_is_crowded(column) && column->nulls_first;
 
 	key->undecided |= (uint32) 1 << (column - key->columns);
 	for (words += column->words, column++; words < end; words += column->words, column++)
