@@ -208,15 +208,13 @@ extern GpusortCpuStatus gpusort_collate_verify(const GpusortCollateInput *input,
 
 /* ---- tied.cc ---- */
 
-/* Groups of more rows are left to the caller, who can sort them by words in several threads. */
-#define GPUSORT_TIED_ROWS	1024
-
 /* The relation of a place of the order to the one before it */
 typedef enum GpusortTie
 {
 	GPUSORT_TIE_NONE,			/* their rows are in different groups */
 	GPUSORT_TIE_LEFT,			/* their rows tie, and the caller must sort them */
-	GPUSORT_TIE_BROKEN			/* their rows had equal words, and are sorted */
+	GPUSORT_TIE_BROKEN,			/* their rows had equal words, and are sorted */
+	GPUSORT_TIE_EQUAL			/* their strings are equal, and the caller must sort them by later columns */
 } GpusortTie;
 
 typedef struct GpusortTieInput
@@ -226,8 +224,7 @@ typedef struct GpusortTieInput
 	bool		by_bytes;		/* strings order by their bytes; otherwise the caller must
 								 * sort all groups but those of equal strings */
 	bool		descending;
-	bool		decides;		/* rows with equal strings are equal; otherwise the caller must
-								 * sort them by later columns */
+	bool		decides;		/* rows with equal strings are equal */
 
 	/*
 	 * All are called by any thread, with arg, and change nothing.  tied says whether

@@ -29,12 +29,12 @@ namespace
 constexpr size_t PART = 4096;
 constexpr size_t CHECK_PLACES = 1024;
 
-/*
- * Comparing this many bytes takes about as long as a place.  The caller must sort groups with
- * more than GROUP_BYTES, so that a thread asks every few milliseconds whether to stop.
- */
+/* Comparing this many bytes takes about as long as a place. */
 constexpr size_t PLACE_BYTES = 64;
-constexpr size_t GROUP_BYTES = 1024 * 1024;
+
+/* Rows of a group that take no memory of their own, and keys that are sorted without a check, in some milliseconds */
+constexpr size_t FEW_ROWS = 1024;
+constexpr size_t AT_ONCE = 256 * 1024;
 
 /* Look-ahead of prefetches, in places */
 constexpr size_t AHEAD = 24;
@@ -42,34 +42,33 @@ constexpr size_t AHEAD = 24;
 /* A row of the group that a thread sorts */
 struct Row
 {
-	uint64_t	word;			/* the 8 bytes behind the prefix that all strings share */
 	const char *bytes;
-	uint32_t	length;
+	uint32_t	length:31;
+	uint32_t	equal:1;		/* when it is sorted: its string is that of the row before */
 	uint32_t	row;
 };
 
-/* Returns the length of the prefix that two strings share in their first limit bytes. */
+/* Returns how many of their first limit bytes two strings share, which share skip of them at least. */
 inline uint32_t
-common_bytes(const char *a, const char *b, uint32_t limit)
+common_bytes(const Row &a, const Row &b, uint32_t skip, uint32_t limit)
 {
-	uint32_t	common = 0;
-
 	/* most rows that tie have the same string */
-	if (memcmp(a, b, limit) == 0)
+	if (memcmp(a.bytes + skip, b.bytes + skip, limit - skip) == 0)
 		return limit;
-	while (a[common] == b[common])
-		common++;
-	return common;
+	while (a.bytes[skip] == b.bytes[skip])
+		skip++;
+	return skip;
 }
 
-/* Returns the 8 bytes at place as a number that compares as they do, padded with zeros. */
+/* Returns a number that compares as the bytes from place on do, as far as 63 bits have them.  0: there are none. */
 inline uint64_t
 word_at(const Row &row, uint32_t place)
 {
+	uint32_t	left = row.length - place;
 	uint64_t	word = 0;
 
-	memcpy(&word, row.bytes + place, std::min<size_t>(row.length - place, sizeof(word)));
-	return be64toh(word);
+	memcpy(&word, row.bytes + place, std::min<size_t>(left, sizeof(word)));
+	return left > 0 ? (uint64_t) 1 << 63 | be64toh(word) >> 1 : 0;
 }
 
 /* A thread's place for the group that it sorts */
@@ -78,88 +77,166 @@ struct Sorter
 	const GpusortTieInput &input;
 	uint32_t   *order;
 	uint8_t    *ties;
+	Crew	   &crew;
+	int			thread;
 	size_t		work = 0;		/* places since the last check */
-	Row			rows[GPUSORT_TIED_ROWS];
+	Row			few[2 * FEW_ROWS];
+	uint64_t	few_keys[FEW_ROWS];
 
-	Sorter(const GpusortTieInput &input, uint32_t *order, uint8_t *ties):
-		input(input), order(order), ties(ties)
+	Sorter(const GpusortTieInput &input, uint32_t *order, uint8_t *ties, Crew &crew, int thread):
+		input(input), order(order), ties(ties), crew(crew), thread(thread)
 	{
 	}
 
-	/* Compares the strings of two rows, which share the first skip bytes. */
-	static int
-	compare(const Row &a, const Row &b, uint32_t skip)
-	{
-		int			result;
-
-		if (a.word != b.word)
-			return a.word < b.word ? -1 : 1;
-		result = memcmp(a.bytes + skip, b.bytes + skip, std::min(a.length, b.length) - skip);
-		if (result != 0)
-			return result;
-		return a.length < b.length ? -1 : a.length > b.length;
-	}
-
-	/* Reads the strings of n rows into rows.  Returns false if one cannot be read or they are too long. */
+	/* Counts places that work is done for.  Returns true if stopped. */
 	bool
-	read(const uint32_t *numbers, size_t n)
+	stopped(size_t places)
 	{
-		size_t		bytes = 0;
+		work += places;
+		if (work < CHECK_PLACES)
+			return false;
+		work = 0;
+		return crew.stopped(thread);
+	}
+
+	/* Sorts keys, no two of which are equal.  Returns false if stopped. */
+	bool
+	sort_keys(uint64_t *keys, size_t n)
+	{
+		if (n > AT_ONCE)
+		{
+			uint64_t	a = keys[n / 4];
+			uint64_t	b = keys[n / 2];
+			uint64_t	median = std::max(std::min(a, b), std::min(std::max(a, b), keys[n - 1]));
+			size_t		less = std::partition(keys, keys + n, [=](uint64_t key) { return key < median; }) - keys;
+
+			return !stopped(n) && sort_keys(keys, less) && sort_keys(keys + less, n - less);
+		}
+		gpusort_cpu_sort_few(keys, n, sizeof(uint64_t));
+		return !stopped(n);
+	}
+
+	/*
+	 * Sorts rows, which are in the order of their numbers, and whose strings share the first skip bytes: by keys of the bits
+	 * behind the prefix that they share, and then those with equal keys in the same way.  A key ends with the row's place so
+	 * far.  room: for n rows; keys: for n.
+	 */
+	bool
+	sort_rows(Row *rows, Row *room, uint64_t *keys, size_t n, uint32_t skip)
+	{
+		while (n > 1)
+		{
+			int			place_bits = 64 - __builtin_clzll(n);
+			uint32_t	common = rows[0].length;
+			uint32_t	longest = common;
+			size_t		rest = 0;	/* where the most rows with equal keys begin: they are sorted last, so that calls are not deep */
+			size_t		most = 1;
+			uint32_t	shared = 0; /* bytes that their strings share */
+
+			for (size_t i = 1; i < n; i++)
+			{
+				common = common_bytes(rows[0], rows[i], skip, std::min<uint32_t>(common, rows[i].length));
+				longest = std::max<uint32_t>(longest, rows[i].length);
+				rows[i].equal = common == longest;
+				if (stopped(1 + (common - skip) / PLACE_BYTES))
+					return false;
+			}
+			if (common == longest)
+				return true;
+			for (size_t i = 0; i < n; i++)
+			{
+				uint64_t	word = word_at(rows[i], common);
+
+				rows[i].equal = false;
+				keys[i] = (input.descending ? ~word : word) >> place_bits << place_bits | i;
+			}
+			if (!sort_keys(keys, n))
+				return false;
+			for (size_t i = 0; i < n; i++)
+			{
+				room[i] = rows[keys[i] & (((uint64_t) 1 << place_bits) - 1)];
+				keys[i] >>= place_bits;
+			}
+			memcpy(rows, room, n * sizeof(Row));
+			for (size_t begin = 0, end; begin < n; begin = end)
+			{
+				size_t		sub = begin;
+				size_t		count;
+				uint32_t	share = common + (63 - place_bits) / 8;
+
+				for (end = begin; end < n && keys[end] == keys[begin]; end++)
+					share = std::min<uint32_t>(share, rows[end].length);
+				count = end - begin;
+				if (count > most)
+				{
+					std::swap(rest, sub);
+					std::swap(most, count);
+					std::swap(shared, share);
+				}
+				if (!sort_rows(rows + sub, room + sub, keys + sub, count, share))
+					return false;
+			}
+			rows += rest;
+			room += rest;
+			keys += rest;
+			n = most;
+			skip = shared;
+		}
+		return true;
+	}
+
+	/*
+	 * Reads the rows of the group of n places from begin on, in the order of their numbers.  Returns false if the caller must
+	 * sort it: if a string cannot be read, or if their order is another one, unless all are equal.
+	 */
+	bool
+	read(Row *rows, size_t begin, size_t n)
+	{
+		bool		ascending = true;
 
 		for (size_t i = 0; i < n; i++)
 		{
 			GpusortString string;
 
-			if (!input.string(input.arg, numbers[i], &string) || string.bytes == NULL)
+			if (n > FEW_ROWS && i + AHEAD < n)
+				input.prefetch(input.arg, order[begin + i + AHEAD]);
+			if (!input.string(input.arg, order[begin + i], &string) || string.bytes == NULL)
 				return false;
-			bytes += string.length;
-			if (bytes > GROUP_BYTES)
+			rows[i] = {string.bytes, static_cast<uint32_t>(string.length), false, order[begin + i]};
+			if (!input.by_bytes && (string.length != rows[0].length || memcmp(string.bytes, rows[0].bytes, string.length) != 0))
 				return false;
-			rows[i] = {0, string.bytes, static_cast<uint32_t>(string.length), numbers[i]};
+			if (stopped(1))
+				return false;
+			ascending = ascending && (i == 0 || rows[i - 1].row < rows[i].row);
 		}
-		work += bytes / PLACE_BYTES;
+		if (!ascending)
+			std::sort(rows, rows + n, [](const Row &a, const Row &b) { return a.row < b.row; });
 		return true;
 	}
 
-	/* Sorts the group of the places from begin to end - 1, unless the caller must do it. */
-	void
-	sort(size_t begin, size_t end)
+	/* Sorts the group of n places from begin on, unless the caller must do it.  Returns false if stopped. */
+	bool
+	sort(size_t begin, size_t n)
 	{
-		size_t		n = end - begin;
-		bool		descending = input.descending;
-		uint32_t	skip;
-		bool		ready = true;	/* equal strings, by row number */
+		Row		   *rows = n <= FEW_ROWS ? few : allocate<Row>(2 * n);
+		uint64_t   *keys = n <= FEW_ROWS ? few_keys : allocate<uint64_t>(n);
 
-		if (!read(order + begin, n))
-			return;
-		skip = rows[0].length;
-		for (size_t i = 1; i < n; i++)
+		if (rows == NULL || keys == NULL)
+			crew.no_memory = true;
+		else if (read(rows, begin, n) && sort_rows(rows, rows + n, keys, n, 0))
 		{
-			skip = common_bytes(rows[0].bytes, rows[i].bytes, std::min(skip, rows[i].length));
-			if (skip < rows[0].length || skip < rows[i].length)
-			{
-				ready = false;
-				if (!input.by_bytes)
-					return;
-			}
-			ready = ready && rows[i - 1].row < rows[i].row;
+			for (size_t i = 0; i < n; i++)
+				order[begin + i] = rows[i].row;
+			for (size_t i = 1; i < n; i++)
+				__atomic_store_n(&ties[begin + i], rows[i].equal && !input.decides ? GPUSORT_TIE_EQUAL : GPUSORT_TIE_BROKEN,
+								 __ATOMIC_RELAXED);
 		}
-		for (size_t i = 0; i < n; i++)
-			rows[i].word = word_at(rows[i], skip);
-		if (!ready)
-			std::sort(rows, rows + n, [=](const Row &a, const Row &b) {
-				int			result = compare(a, b, skip);
-
-				return result != 0 ? (result < 0) != descending : a.row < b.row;
-			});
-		order[begin] = rows[0].row;
-		for (size_t i = 1; i < n; i++)
+		if (n > FEW_ROWS)
 		{
-			order[begin + i] = rows[i].row;
-			__atomic_store_n(&ties[begin + i],
-							 input.decides || compare(rows[i - 1], rows[i], skip) != 0 ? GPUSORT_TIE_BROKEN : GPUSORT_TIE_LEFT,
-							 __ATOMIC_RELAXED);
+			release(rows, 2 * n);
+			release(keys, n);
 		}
+		return !stopped(n);
 	}
 
 	bool
@@ -170,7 +247,7 @@ struct Sorter
 
 	/* Sorts the groups that begin at the places from begin to end - 1.  Returns false if stopped. */
 	bool
-	sort_part(size_t begin, size_t end, Crew &crew, int thread)
+	sort_part(size_t begin, size_t end)
 	{
 		size_t		ahead;
 
@@ -179,29 +256,17 @@ struct Sorter
 		ahead = begin;
 		for (size_t next; begin < end; begin = next)
 		{
-			for (next = begin + 1; next - begin <= GPUSORT_TIED_ROWS && continues(next);)
+			for (next = begin + 1; continues(next);)
 				next++;
 			/* the places behind this part may be another thread's */
-			for (; ahead < std::min(next + AHEAD, end); ahead++)
+			for (; ahead < std::min(std::min(next, begin + FEW_ROWS) + AHEAD, end); ahead++)
 			{
 				if (continues(ahead) || continues(ahead + 1))
 					input.prefetch(input.arg, order[ahead]);
 			}
-			work += next - begin;
-			if (next - begin > GPUSORT_TIED_ROWS)
-			{
-				/* a group for the caller; its places behind this part are skipped there */
-				while (next < end && continues(next))
-					next++;
-			}
-			else if (next - begin > 1)
-				sort(begin, next);
-			if (work >= CHECK_PLACES)
-			{
-				work = 0;
-				if (crew.stopped(thread))
-					return false;
-			}
+			ahead = std::max(ahead, next);
+			if (next - begin > 1 ? !sort(begin, next - begin) : stopped(1))
+				return false;
 		}
 		return !crew.stopped(thread);
 	}
@@ -237,9 +302,9 @@ gpusort_tied_sort(const GpusortTieInput *input, uint32_t *order, uint8_t *ties,
 	if (input->string != NULL && crew.status() == GPUSORT_CPU_OK)
 	{
 		for_parts(&crew, input->n, PART, [&](size_t begin, size_t end, int thread) {
-			Sorter		sorter(*input, order, ties);
+			Sorter		sorter(*input, order, ties, crew, thread);
 
-			return sorter.sort_part(begin, end, crew, thread);
+			return sorter.sort_part(begin, end);
 		});
 	}
 	return crew.status();

@@ -173,14 +173,6 @@ extern void gpusort_keyset_empty(GpusortKeySet *set);
 /* Finishes the sort, if one is not finished, and frees the key set. */
 extern void gpusort_keyset_end(GpusortKeySet *set);
 
-/*
- * Sorts words, ascending or descending, on the CPU: order, which has room for
- * n, becomes their positions from 0.  Equal words keep their order.  n is below
- * 2^32.
- */
-extern void gpusort_keyset_order_words(const uint64_t *words, size_t n, bool descending,
-									uint32_t *order);
-
 /* ---- cpu_options.c: the options under which this backend calls the CPU engine ---- */
 
 /* A call on this many rows or fewer gets two threads at most. */

@@ -159,19 +159,3 @@ gpusort_keyset_finish(GpusortKeySet *set, GpusortReport *report)
 	set->data = NULL;
 	set->sorted = false;
 }
-
-void
-gpusort_keyset_order_words(const uint64_t *words, size_t n, bool descending, uint32_t *order)
-{
-	GpusortSpan span = {words, n};
-	GpusortCpuInput input = {
-		.spans = &span,
-		.nspans = 1,
-		.key_bytes = sizeof(uint64),
-		.words = 1,
-		.encoding = {GPUSORT_ENCODING_WORD, descending ? PG_UINT64_MAX : 0},
-	};
-	GpusortCpuReport report;
-
-	call_engine(&input, n, true, order, NULL, &report);
-}

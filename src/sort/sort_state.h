@@ -278,11 +278,11 @@ gpusort_limit_exceeded(const GpusortStream *stream)
 /* ---- memory ---- */
 
 /*
- * Memory that tie-breaking takes for a tied row, in bytes, beside two things: 16
- * bytes that take the place of the scratch memory that gpusort_keyset_memory() has
- * counted, and values that are compressed or stored in a TOAST table.
+ * Memory that tie-breaking takes for a tied row, in bytes: a mark, and what sorts its group (cpu/tied.cc), of which 16 bytes take
+ * the place of the scratch memory that gpusort_keyset_memory() has counted.  Strings that are expanded or copied are counted
+ * where that is done.
  */
-#define GPUSORT_TIE_BYTES		29
+#define GPUSORT_TIE_BYTES		25
 
 /* If the keys leave columns undecided, counts every row as tied, and else a byte for GpusortSorted.same. */
 static inline Size

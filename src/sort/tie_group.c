@@ -10,12 +10,10 @@
  *
  * 1. A group of at most FEW_ROWS rows is sorted by comparing rows, by all columns.
  *
- * 2. If there are few distinct values, only these are compared.
+ * 2. Strings that order by their bytes are sorted as threads sort those that they can read in the
+ *    rows (cpu/tied.cc).  Here they are expanded, or made in small letters, once.
  *
- * 3. Strings that order by their bytes are sorted like keys, 8 bytes behind their common
- *    prefix at a time, most significant ones first: McIlroy, Bostic and McIlroy, "Engineering
- *    Radix Sort", 1993.  So are strings in small letters, of which distinct ones are not
- *    looked for.
+ * 3. If there are few distinct values, only these are compared.
  *
  * 4. If not, all values are compared.
  *
@@ -32,10 +30,10 @@
 
 #include "common/hashfn.h"
 #include "miscadmin.h"
-#include "port/pg_bswap.h"
 #include "utils/memutils.h"
 
 #include "base/memory.h"
+#include "cpu/cpu.h"
 #include "sort/ties.h"
 
 /* In a group of at most this many rows, taking the values out does not pay. */
@@ -43,9 +41,6 @@
 
 /* In a group of fewer rows, distinct values are not looked for. */
 #define MIN_HASH_ROWS	64
-
-/* Rounds of 8 bytes each, at most; strings that still tie are compared. */
-#define MAX_ROUNDS		32
 
 /* Look-ahead of prefetches, in rows */
 #define PREFETCH_AHEAD	12
@@ -62,20 +57,10 @@
 /* A row of a tie group, with its value of the column by which the group is sorted. */
 typedef struct TiedRow
 {
-	union
-	{
-		Datum		value;		/* points into the row, or to an expanded copy */
-		const char *bytes;		/* the bytes that a string is sorted by */
-	};
+	Datum		value;			/* points into the row, or to an expanded copy */
 	uint32		row;			/* row number in the store */
-	uint32		length:31;		/* number of bytes */
-	uint32		tied:1;			/* while words are sorted: its word equals that of the row before it; afterwards: its value
-								 * does, and the later columns have to decide */
+	bool		tied;			/* its value equals that of the row before it, and the later columns have to decide */
 } TiedRow;
-
-/* Per row: a TiedRow, a word, the word's place in the order, and a GpusortTie.  Distinct values take less. */
-StaticAssertDecl(sizeof(TiedRow) + sizeof(uint64) + sizeof(uint32) + sizeof(uint8) == GPUSORT_TIE_BYTES,
-				 "memory for breaking ties is counted against the limit");
 
 int
 gpusort_ties_compare_rows(GpusortStream *stream, uint32 a, uint32 b, int column)
@@ -302,135 +287,99 @@ sort_distinct(GpusortTiedGroup *group, TiedRow *rows, uint64 n, uint32 *order)
 	return true;
 }
 
-/* ---- a group ---- */
+/* ---- strings ---- */
 
-/* qsort_arg comparator of TiedRows: compares bytes, then the other columns. */
-static int
-compare_bytes(const void *a, const void *b, void *arg)
+/* Per row, beside what the search for ties has counted and freed: a string, its place in the order, and a mark */
+#define STRING_BYTES	(sizeof(GpusortString) + sizeof(uint32) + sizeof(uint8))
+
+/* A GpusortTieInput.string, and its prefetch */
+static bool
+string_of(void *arg, uint32 i, GpusortString *string)
 {
-	const GpusortTiedGroup *group = arg;
-	const TiedRow *left = a;
-	const TiedRow *right = b;
-	int			order;
-
-	CHECK_FOR_INTERRUPTS();
-	order = memcmp(left->bytes, right->bytes, Min(left->length, right->length));
-	if (order == 0)
-		order = left->length < right->length ? -1 : left->length > right->length;
-	if (order == 0)
-		return gpusort_ties_compare_rows(group->stream, left->row, right->row, group->column + 1);
-	return group->descending ? (order < 0 ? 1 : -1) : order;
+	*string = ((const GpusortString *) arg)[i];
+	return true;
 }
 
-/* Returns the length of the prefix that all strings share, which is at least skip. */
-static Size
-common_bytes(const TiedRow *rows, uint64 n, Size skip)
-{
-	Size		common = rows[0].length;
-
-	for (uint64 i = 1; i < n && common > skip; i++)
-	{
-		Size		most = Min(common, rows[i].length);
-
-		CHECK_FOR_INTERRUPTS();
-		if (memcmp(rows[0].bytes + skip, rows[i].bytes + skip, most - skip) == 0)
-		{
-			common = most;
-			continue;
-		}
-		for (common = skip; common < most && rows[0].bytes[common] == rows[i].bytes[common];)
-			common++;
-	}
-	return common;
-}
-
-/* Returns the 8 bytes at place as a number that compares as they do, padded with zeros. */
-static uint64
-word_at(const TiedRow *row, Size place)
-{
-	Size		left = row->length - place;
-	uint64		word = 0;
-
-	memcpy(&word, row->bytes + place, Min(left, sizeof(word)));
-	return pg_ntoh64(word);
-}
-
-/* Sorts rows by the 8 bytes from skip on, and marks those that still tie. */
 static void
-sort_by_word(GpusortTiedGroup *group, TiedRow *rows, uint64 n, Size skip)
+prefetch_string(void *arg, uint32 i)
 {
-	MemoryContext cxt = group->stream->set_cxt;
-	uint64	   *words = gpusort_memory_alloc(cxt, n * sizeof(uint64));
-	uint32	   *order = gpusort_memory_alloc(cxt, n * sizeof(uint32));
-	TiedRow    *sorted;
-
-	for (uint64 i = 0; i < n; i++)
-	{
-		CHECK_FOR_INTERRUPTS();
-		words[i] = word_at(&rows[i], skip);
-	}
-	gpusort_keyset_order_words(words, n, group->descending, order);
-
-	sorted = gpusort_memory_alloc(cxt, n * sizeof(TiedRow));
-	for (uint64 i = 0; i < n; i++)
-	{
-		CHECK_FOR_INTERRUPTS();
-		sorted[i] = rows[order[i]];
-		sorted[i].tied = i > 0 && words[order[i]] == words[order[i - 1]];
-	}
-	memcpy(rows, sorted, n * sizeof(TiedRow));
-	pfree(sorted);
-	pfree(order);
-	pfree(words);
-}
-
-/* Sorts rows by comparing them, with the later columns. */
-static void
-sort_by_comparing(GpusortTiedGroup *group, TiedRow *rows, uint64 n, qsort_arg_comparator compare)
-{
-	qsort_arg(rows, n, sizeof(TiedRow), compare, group);
-	for (uint64 i = 0; i < n; i++)
-		rows[i].tied = false;
+	__builtin_prefetch(((const GpusortString *) arg)[i].bytes);
 }
 
 /*
- * Sorts rows by their bytes, the first skip of which are equal.  round counts the
- * recursion, which is at most MAX_ROUNDS deep.  sort_by_word() frees its memory
- * before the recursion, so that memory does not grow with the rounds; the marks
- * in rows tell the groups.  At last the marks tell which rows have the same
- * bytes, and were not sorted by the later columns.
+ * Makes the strings that the rows' values compare by.  NULL if a value has not been expanded, or if there is no room.
  */
-static void
-sort_bytes(GpusortTiedGroup *group, TiedRow *rows, uint64 n, Size skip, int round)
+static GpusortString *
+take_strings(GpusortTiedGroup *group, const TiedRow *rows, uint64 n)
 {
-	if (n <= FEW_ROWS || round == MAX_ROUNDS)
-	{
-		sort_by_comparing(group, rows, n, compare_bytes);
-		return;
-	}
-	skip = common_bytes(rows, n, skip);
-	sort_by_word(group, rows, n, skip);
+	Size		bytes = n * STRING_BYTES;
+	GpusortString *strings;
 
-	for (uint64 begin = 0, end; begin < n; begin = end)
+	for (uint64 i = 0; i < n; i++)
 	{
-		Size		shortest = rows[begin].length;
-		Size		longest = shortest;
-
-		for (end = begin + 1; end < n && rows[end].tied; end++)
-		{
-			CHECK_FOR_INTERRUPTS();
-			shortest = Min(shortest, rows[end].length);
-			longest = Max(longest, rows[end].length);
-		}
-		if (end - begin < 2)
-			continue;
-		if (shortest >= skip + sizeof(uint64))
-			sort_bytes(group, rows + begin, end - begin, skip + sizeof(uint64), round + 1);
-		else if (shortest < longest)
-			sort_by_comparing(group, rows + begin, end - begin, compare_bytes);
-		/* else the word held the rest of these strings, so they are equal */
+		CHECK_FOR_INTERRUPTS();
+		if (gpusort_rowkey_remote_bytes(rows[i].value) > 0)
+			return NULL;
+		bytes += gpusort_rowkey_copied_bytes(group->stream->rows.key, group->column, rows[i].value);
 	}
+	if (bytes > group->room)
+		return NULL;
+	group->room -= bytes;
+	strings = MemoryContextAllocHuge(group->values, n * sizeof(GpusortString));
+	for (uint64 i = 0; i < n; i++)
+	{
+		MemoryContext old = MemoryContextSwitchTo(group->values);
+
+		CHECK_FOR_INTERRUPTS();
+		gpusort_rowkey_bytes(group->stream->rows.key, group->column, rows[i].value, &strings[i].bytes, &strings[i].length);
+		MemoryContextSwitchTo(old);
+	}
+	return strings;
 }
+
+/* As sort_distinct(), for a column that orders by bytes.  Returns false if its strings cannot be taken. */
+static bool
+sort_strings(GpusortTiedGroup *group, TiedRow *rows, uint64 n, uint32 *order)
+{
+	GpusortStream *stream = group->stream;
+	GpusortString *strings = take_strings(group, rows, n);
+	GpusortTieInput input = {
+		.n = n,
+		.marked = true,
+		.by_bytes = true,
+		.descending = gpusort_rowkey_order(stream->rows.key, group->column).descending,
+		.decides = group->column + 1 == stream->spec.ncolumns,
+		.string = string_of,
+		.prefetch = prefetch_string,
+		.arg = strings,
+	};
+	uint32	   *places;
+	uint8	   *ties;
+	GpusortCpuOptions options;
+	GpusortCpuStatus status;
+
+	if (strings == NULL)
+		return false;
+	places = gpusort_memory_alloc(stream->set_cxt, n * sizeof(uint32));
+	ties = gpusort_memory_alloc(stream->set_cxt, n);
+	for (uint64 i = 0; i < n; i++)
+		places[i] = i;
+	memset(ties, GPUSORT_TIE_LEFT, n);
+	options = gpusort_cpu_options_take(n);
+	status = gpusort_tied_sort(&input, places, ties, &options);
+	gpusort_cpu_options_give();
+	for (uint64 i = 0; i < n && status == GPUSORT_CPU_OK; i++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		order[i] = rows[places[i]].row;
+		rows[i].tied = ties[i] == GPUSORT_TIE_EQUAL;
+	}
+	pfree(ties);
+	pfree(places);
+	return status == GPUSORT_CPU_OK;
+}
+
+/* ---- a group ---- */
 
 /* Expands a compressed or TOASTed value if there is room, and returns it. */
 static Datum
@@ -481,41 +430,6 @@ take_values(GpusortTiedGroup *group, uint32 *order, uint64 n, TiedRow *rows)
 }
 
 /*
- * Changes the rows' values to the bytes that they compare by.  False if one has not
- * been expanded, or there is no room for the bytes.
- */
-static bool
-take_bytes(GpusortTiedGroup *group, TiedRow *rows, uint64 n)
-{
-	Size		copied = 0;
-	MemoryContext old;
-
-	for (uint64 i = 0; i < n; i++)
-	{
-		CHECK_FOR_INTERRUPTS();
-		if (gpusort_rowkey_remote_bytes(rows[i].value) > 0)
-			return false;
-		copied += gpusort_rowkey_copied_bytes(group->stream->rows.key, group->column, rows[i].value);
-	}
-	if (copied > group->room)
-		return false;
-	group->room -= copied;
-	old = MemoryContextSwitchTo(group->values);
-	for (uint64 i = 0; i < n; i++)
-	{
-		const char *bytes;
-		Size		length;
-
-		CHECK_FOR_INTERRUPTS();
-		gpusort_rowkey_bytes(group->stream->rows.key, group->column, rows[i].value, &bytes, &length);
-		rows[i].bytes = bytes;
-		rows[i].length = length;
-	}
-	MemoryContextSwitchTo(old);
-	return true;
-}
-
-/*
  * Sorts n rows by the group's column, of which none is NULL, and sets order to
  * their row numbers.  Rows that are marked as tied still have to be sorted by the
  * later columns.
@@ -523,20 +437,16 @@ take_bytes(GpusortTiedGroup *group, TiedRow *rows, uint64 n)
 static void
 sort_values(GpusortTiedGroup *group, TiedRow *rows, uint64 n, uint32 *order)
 {
-	GpusortColumnOrder by = gpusort_rowkey_order(group->stream->rows.key, group->column);
-
-	if (by.lowered && by.by_bytes && take_bytes(group, rows, n))
-		sort_bytes(group, rows, n, 0, 0);
-	else if (n >= MIN_HASH_ROWS && sort_distinct(group, rows, n, order))
+	if (gpusort_rowkey_order(group->stream->rows.key, group->column).by_bytes && sort_strings(group, rows, n, order))
 		return;
-	else if (!by.lowered && by.by_bytes && take_bytes(group, rows, n))
-		sort_bytes(group, rows, n, 0, 0);
-	else
-		sort_by_comparing(group, rows, n, compare_values);
+	if (n >= MIN_HASH_ROWS && sort_distinct(group, rows, n, order))
+		return;
+	qsort_arg(rows, n, sizeof(TiedRow), compare_values, group);
 	for (uint64 i = 0; i < n; i++)
 	{
 		CHECK_FOR_INTERRUPTS();
 		order[i] = rows[i].row;
+		rows[i].tied = false;
 	}
 }
 
@@ -561,7 +471,6 @@ sort_group(GpusortTiedGroup *group, uint32 *order, uint64 n, int column)
 		qsort_arg(order, n, sizeof(uint32), compare_numbers, group);
 		return;
 	}
-	group->descending = gpusort_rowkey_order(stream->rows.key, column).descending;
 	rows = gpusort_memory_alloc(stream->set_cxt, n * sizeof(TiedRow));
 	count = take_values(group, order, n, rows);
 	nulls = n - count;
@@ -610,13 +519,12 @@ equal_before(GpusortStream *stream, const uint32 *order, uint64 n, int column)
 }
 
 void
-gpusort_ties_sort_group(GpusortTiedGroup *group, uint32 *order, uint64 n)
+gpusort_ties_sort_group(GpusortTiedGroup *group, uint32 *order, uint64 n, int column)
 {
 	GpusortStream *stream = group->stream;
 	Size		room = group->room;
-	int			column = 0;
 
-	if (n > FEW_ROWS)
+	if (column == 0 && n > FEW_ROWS)
 	{
 		gpusort_rowstore_put(&stream->rows.store, order[0], stream->left);
 		column = gpusort_rowkey_open_column(stream->rows.key, stream->left);

@@ -3,9 +3,9 @@
  * ties.c
  *		GpuSort breaks ties: it finds the rows whose keys have equal words.
  *
- * Threads find the groups.  They also sort those of up to GPUSORT_TIED_ROWS rows by the column that
- * the words leave open, if its values order by their bytes, or all have the same bytes (cpu/tied.cc).  The
- * backend sorts the other groups, and those of equal values that later columns decide (tie_group.c).
+ * Threads find the groups.  They also sort them by the column that the words leave open, if its values order by
+ * their bytes, or all have the same bytes (cpu/tied.cc).  The backend sorts the other groups, and those of equal values
+ * that later columns decide (tie_group.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -79,21 +79,19 @@ prefetch_row(void *arg, uint32 row)
 }
 
 /*
- * Finds the tie groups in threads, which sort those that they can.  Sets ties: see cpu/tied.cc.
- * marked: ties says which rows have equal words.
+ * Finds the tie groups in threads, which sort those that they can.  Sets ties: see cpu/cpu.h.
+ * marked: ties says which rows have equal words.  column: the first one that words leave open.
  */
 static void
-search_ties(GpusortStream *stream, uint32 *order, uint64 rows, uint8 *ties, bool marked)
+search_ties(GpusortStream *stream, uint32 *order, uint64 rows, uint8 *ties, bool marked, int column)
 {
-	const GpusortDoubt *doubt = &stream->rows.doubt;
-	int			column = pg_rightmost_one_pos32(doubt->undecided | doubt->crowded);
 	GpusortColumnOrder by = gpusort_rowkey_order(stream->rows.key, column);
 	Form_pg_attribute attribute = TupleDescAttr(stream->left->tts_tupleDescriptor, stream->spec.attnos[column] - 1);
 	TieSearch	search = {
 		.set = stream->set,
 		.order = order,
 		.rows = rows,
-		.words = doubt->words,
+		.words = stream->rows.doubt.words,
 	};
 	GpusortTieInput input = {
 		.n = rows,
@@ -118,36 +116,47 @@ search_ties(GpusortStream *stream, uint32 *order, uint64 rows, uint8 *ties, bool
 	gpusort_cpu_options_give();
 }
 
-void
-gpusort_ties_break(GpusortStream *stream, uint32 *order, uint64 rows, uint8 *known)
+/* Sorts the groups with this mark, of rows that are equal in so many columns. */
+static void
+sort_groups(GpusortTiedGroup *group, uint32 *order, uint64 rows, uint8 *ties, GpusortTie mark, int column)
 {
-	Size		memory = gpusort_gather_memory(stream, 0);
-	GpusortTiedGroup	group = {.stream = stream};
-	uint8	   *ties = known;
 	uint8	   *tie;
 	uint64		ahead = 0;
 
-	if (rows < 2)
-		return;
-	if (ties == NULL)
-		ties = gpusort_memory_alloc(stream->set_cxt, rows);
-	search_ties(stream, order, rows, ties, known != NULL);
-
-	group.values = AllocSetContextCreate(stream->set_cxt, "GpuSort ties", ALLOCSET_DEFAULT_SIZES);
-	group.room = Max(stream->memory_limit / REMOTE_PART, stream->memory_limit - Min(memory, stream->memory_limit));
-	for (uint8 *end = ties; (tie = memchr(end, GPUSORT_TIE_LEFT, ties + rows - end)) != NULL;)
+	for (uint8 *end = ties; (tie = memchr(end, mark, ties + rows - end)) != NULL;)
 	{
-		for (end = tie; end < ties + rows && *end == GPUSORT_TIE_LEFT; end++)
+		for (end = tie; end < ties + rows && *end == mark; end++)
 			CHECK_FOR_INTERRUPTS();
 		/* the rows of a large group are prefetched as it is sorted */
 		ahead = Max(ahead, end - tie > AHEAD ? end - ties : tie - ties - 1);
 		for (; ahead < Min(rows, end - ties + AHEAD); ahead++)
 		{
-			if (ties[ahead] == GPUSORT_TIE_LEFT || (ahead + 1 < rows && ties[ahead + 1] == GPUSORT_TIE_LEFT))
-				prefetch(&stream->rows.store, order[ahead]);
+			if (ties[ahead] == mark || (ahead + 1 < rows && ties[ahead + 1] == mark))
+				prefetch(&group->stream->rows.store, order[ahead]);
 		}
-		gpusort_ties_sort_group(&group, order + (tie - ties) - 1, end - tie + 1);
+		gpusort_ties_sort_group(group, order + (tie - ties) - 1, end - tie + 1, column);
 	}
+}
+
+void
+gpusort_ties_break(GpusortStream *stream, uint32 *order, uint64 rows, uint8 *known)
+{
+	const GpusortDoubt *doubt = &stream->rows.doubt;
+	int			column = pg_rightmost_one_pos32(doubt->undecided | doubt->crowded);
+	Size		memory = gpusort_gather_memory(stream, 0);
+	GpusortTiedGroup	group = {.stream = stream};
+	uint8	   *ties = known;
+
+	if (rows < 2)
+		return;
+	if (ties == NULL)
+		ties = gpusort_memory_alloc(stream->set_cxt, rows);
+	search_ties(stream, order, rows, ties, known != NULL, column);
+
+	group.values = AllocSetContextCreate(stream->set_cxt, "GpuSort ties", ALLOCSET_DEFAULT_SIZES);
+	group.room = Max(stream->memory_limit / REMOTE_PART, stream->memory_limit - Min(memory, stream->memory_limit));
+	sort_groups(&group, order, rows, ties, GPUSORT_TIE_LEFT, 0);
+	sort_groups(&group, order, rows, ties, GPUSORT_TIE_EQUAL, column + 1);
 	MemoryContextDelete(group.values);
 	if (ties != known)
 		pfree(ties);

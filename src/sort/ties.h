@@ -30,7 +30,6 @@ typedef struct GpusortTiedGroup
 	Size		room;			/* bytes that may still be expanded into values */
 	int			column;			/* the column of the ORDER BY list, from 0; the rows are
 								 * equal in the columns before it */
-	bool		descending;		/* that column's direction */
 } GpusortTiedGroup;
 
 /*
@@ -40,10 +39,10 @@ typedef struct GpusortTiedGroup
 extern int gpusort_ties_compare_rows(GpusortStream *stream, uint32 a, uint32 b, int column);
 
 /*
- * Sorts order, n numbers of rows whose keys have equal words, by the columns.  Raises
- * the errors of their comparators.
+ * Sorts order, n numbers of rows whose keys have equal words, by the columns.  column: they are known to be equal in so
+ * many of them.  Raises the errors of their comparators.
  */
-extern void gpusort_ties_sort_group(GpusortTiedGroup *group, uint32 *order, uint64 n);
+extern void gpusort_ties_sort_group(GpusortTiedGroup *group, uint32 *order, uint64 n, int column);
 
 /* ---- tie_strings.c ---- */
 

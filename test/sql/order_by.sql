@@ -153,7 +153,7 @@ BEGIN
     RETURN plan -> 0 -> 'Plan' ->> 'Memory';
 END
 $$;
-SELECT memory_of('tied') - memory_of('whole') - count(*) * 29 / 1024 BETWEEN -1 AND 257 AS counted FROM ties WHERE length(u) < 100;
+SELECT memory_of('tied') - memory_of('whole') - count(*) * 25 / 1024 BETWEEN -1 AND 257 AS counted FROM ties WHERE length(u) < 100;
 DROP TABLE ties;
 
 -- a later column that is TOASTed or compressed is read only where the columns before it tie

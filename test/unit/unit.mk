@@ -10,7 +10,7 @@ unit_objects = $(patsubst %,build/unit/%.o,$(1))
 build/unit/keybits_test: $(call unit_objects,test/unit/keybits_test)
 build/unit/cpu_test: $(call unit_objects,test/unit/cpu_test src/key/encode src/base/pages) src/cpu/cpu.o src/cpu/words.o src/cpu/vqsort.o
 build/unit/collate_test: $(call unit_objects,test/unit/collate_test src/base/pages) src/cpu/collate.o
-build/unit/tied_test: $(call unit_objects,test/unit/tied_test src/base/pages) src/cpu/tied.o
+build/unit/tied_test: $(call unit_objects,test/unit/tied_test src/key/encode src/base/pages) $(addprefix src/cpu/,tied.o cpu.o words.o vqsort.o)
 build/unit/share_test: $(call unit_objects,test/unit/share_test src/base/pages) src/cpu/share.o
 build/unit/large_memory_test: $(call unit_objects,test/unit/large_memory_test src/base/pages)
 build/unit/large_memory_asan_test: $(call unit_objects,$(addprefix asan/,test/unit/large_memory_test src/base/pages))
