@@ -34,7 +34,7 @@
 
 #include "base/memory.h"
 #include "cpu/cpu.h"
-#include "sort/ties.h"
+#include "sort/sort_state.h"
 
 /* In a group of at most this many rows, taking the values out does not pay. */
 #define FEW_ROWS		8
