@@ -36,6 +36,9 @@ constexpr size_t PLACE_BYTES = 64;
 constexpr size_t FEW_ROWS = 1024;
 constexpr size_t AT_ONCE = 256 * 1024;
 
+/* Strings are compared if so many sorts by keys have left more than half of them with equal keys. */
+constexpr int SLOW_ROUNDS = 4;
+
 /* Look-ahead of prefetches, in places */
 constexpr size_t AHEAD = 24;
 
@@ -117,6 +120,46 @@ struct Sorter
 	}
 
 	/*
+	 * Sorts rows as sort_rows() does, by comparing their strings with that of a pivot.  This is for strings each of which begins
+	 * with the one before: a key has some five bytes, of which only the shortest ones get an order.
+	 */
+	bool
+	compare_rows(Row *rows, Row *room, size_t n, uint32_t skip)
+	{
+		auto		compare = [=](const Row &a, const Row &b) {
+			int			order = memcmp(a.bytes + skip, b.bytes + skip, std::min<uint32_t>(a.length, b.length) - skip);
+
+			return order != 0 ? order : (int) a.length - (int) b.length;
+		};
+
+		while (n > 1)
+		{
+			/* any place will do, but the middle of strings that repeat in turn is often the shortest of them */
+			Row			pivot = rows[(n * UINT64_C(0x9e3779b97f4a7c15) >> 32) % n];
+			size_t		less = 0;
+			size_t		same = 0;
+			size_t		more = 0;
+
+			for (size_t i = 0; i < n; i++)
+			{
+				int			order = input.descending ? compare(pivot, rows[i]) : compare(rows[i], pivot);
+
+				rows[i].equal = order == 0 && same > 0;
+				(order < 0 ? rows[less++] : order == 0 ? room[same++] : room[n - ++more]) = rows[i];
+				if (stopped(1 + (rows[i].length - skip) / PLACE_BYTES))
+					return false;
+			}
+			std::copy(room, room + same, rows + less);
+			std::reverse_copy(room + n - more, room + n, rows + less + same);
+			if (!compare_rows(less < more ? rows : rows + less + same, room, std::min(less, more), skip))
+				return false;
+			rows += less < more ? less + same : 0;
+			n = std::max(less, more);
+		}
+		return true;
+	}
+
+	/*
 	 * Sorts rows, which are in the order of their numbers, and whose strings share the first skip bytes: by keys of the bits
 	 * behind the prefix that they share, and then those with equal keys in the same way.  A key ends with the row's place so
 	 * far.  room: for n rows; keys: for n.
@@ -124,7 +167,7 @@ struct Sorter
 	bool
 	sort_rows(Row *rows, Row *room, uint64_t *keys, size_t n, uint32_t skip)
 	{
-		while (n > 1)
+		for (int slow = 0; n > 1;)
 		{
 			int			place_bits = 64 - __builtin_clzll(n);
 			uint32_t	common = rows[0].length;
@@ -143,6 +186,8 @@ struct Sorter
 			}
 			if (common == longest)
 				return true;
+			if (slow == SLOW_ROUNDS)
+				return compare_rows(rows, room, n, common);
 			for (size_t i = 0; i < n; i++)
 			{
 				uint64_t	word = word_at(rows[i], common);
@@ -176,6 +221,7 @@ struct Sorter
 				if (!sort_rows(rows + sub, room + sub, keys + sub, count, share))
 					return false;
 			}
+			slow += most > n / 2;
 			rows += rest;
 			room += rest;
 			keys += rest;
