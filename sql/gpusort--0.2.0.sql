@@ -123,8 +123,8 @@ BEGIN ATOMIC
   WITH entries AS (
     SELECT s.name AS place, s.setting AS libraries
     FROM pg_catalog.pg_settings s
-    WHERE s.name OPERATOR(pg_catalog.~) '^(session|shared)_preload_libraries$'
-      AND s.source OPERATOR(pg_catalog.!~) 'global|database|user'
+    WHERE s.name OPERATOR(pg_catalog.=) ANY (ARRAY['session_preload_libraries', 'shared_preload_libraries'])
+      AND s.source OPERATOR(pg_catalog.<>) ALL (ARRAY['global', 'database', 'user', 'database user'])
     UNION ALL
     SELECT 'session_preload_libraries'
         OPERATOR(pg_catalog.||) coalesce(' of role ' OPERATOR(pg_catalog.||) pg_catalog.quote_ident(r.rolname), '')
@@ -135,11 +135,13 @@ BEGIN ATOMIC
       CROSS JOIN LATERAL pg_catalog.unnest(t.setconfig) AS entry
       LEFT JOIN pg_catalog.pg_roles r ON r.oid OPERATOR(pg_catalog.=) t.setrole
       LEFT JOIN pg_catalog.pg_database d ON d.oid OPERATOR(pg_catalog.=) t.setdatabase
-    WHERE entry OPERATOR(pg_catalog.~) '^session_preload_libraries='),
+    WHERE pg_catalog.starts_with(entry, 'session_preload_libraries=')),
   preloaded AS (
     SELECT pg_catalog.string_agg(entries.place, ', ') AS places
     FROM entries
-    WHERE entries.libraries OPERATOR(pg_catalog.~) '(^|[,/" ])gpusort(\.so|\.dylib)?([," ]|$)')
+    WHERE ARRAY['gpusort', 'gpusort.so', 'gpusort.dylib'] OPERATOR(pg_catalog.&&) ARRAY(
+      SELECT pg_catalog.split_part(name, '/', -1)
+      FROM pg_catalog.string_to_table(pg_catalog.translate(entries.libraries, ' "', ''), ',') AS name))
   SELECT e.engine, e.available, e.detail, e.device, e.device_memory, e.driver, e.runtime, e.mapped_bytes,
     e.service_pid, preloaded.places
   FROM gpusort_engine_list() e, preloaded;
