@@ -140,7 +140,7 @@ BEGIN ATOMIC
     SELECT pg_catalog.string_agg(entries.place, ', ') AS places
     FROM entries
     WHERE ARRAY['gpusort', 'gpusort.so', 'gpusort.dylib'] OPERATOR(pg_catalog.&&) ARRAY(
-      SELECT pg_catalog.split_part(name, '/', -1)
+      SELECT pg_catalog.reverse(pg_catalog.split_part(pg_catalog.reverse(name), '/', 1))
       FROM pg_catalog.string_to_table(pg_catalog.translate(entries.libraries, ' "', ''), ',') AS name))
   SELECT e.engine, e.available, e.detail, e.device, e.device_memory, e.driver, e.runtime, e.mapped_bytes,
     e.service_pid, preloaded.places

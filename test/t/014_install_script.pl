@@ -55,7 +55,7 @@ foreach my $script (@scripts)
 	foreach my $body ($code =~ /\bBEGIN\s+ATOMIC\b.*?\bEND\s*;|\bCREATE\s+VIEW\b.*?;/gsi)
 	{
 		my $what = join ' ', (split ' ', $body)[ 0 .. 4 ];
-		my @unqualified = grep { !/^(coalesce|least|operator|as|gpusort_\w+|gpu_\w+)$/i } $body =~ /(?<![.\w])(\w+)\s*\(/g;
+		my @unqualified = grep { !/^(coalesce|least|any|all|array|operator|as|gpusort_\w+|gpu_\w+)$/i } $body =~ /(?<![.\w])(\w+)\s*\(/g;
 		is("@unqualified", '', "$name: functions are qualified in: $what");
 		unlike($body =~ s/OPERATOR\(pg_catalog\.[^)\w]+\)//gr, qr/[-+*\/<>=~!@#%^&|`?]/, "$name: operators are qualified in: $what");
 	}
