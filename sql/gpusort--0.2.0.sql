@@ -130,7 +130,7 @@ BEGIN ATOMIC
         OPERATOR(pg_catalog.||) coalesce(' of role ' OPERATOR(pg_catalog.||) pg_catalog.quote_ident(r.rolname), '')
         OPERATOR(pg_catalog.||) coalesce(' of database ' OPERATOR(pg_catalog.||) pg_catalog.quote_ident(d.datname), '')
         OPERATOR(pg_catalog.||) CASE WHEN r.oid IS NULL AND d.oid IS NULL THEN ' of all roles' ELSE '' END,
-      pg_catalog.split_part(entry, '=', 2)
+      pg_catalog.substr(entry, 27)
     FROM pg_catalog.pg_db_role_setting t
       CROSS JOIN LATERAL pg_catalog.unnest(t.setconfig) AS entry
       LEFT JOIN pg_catalog.pg_roles r ON r.oid OPERATOR(pg_catalog.=) t.setrole
@@ -141,7 +141,7 @@ BEGIN ATOMIC
     FROM entries
     WHERE ARRAY['gpusort', 'gpusort.so', 'gpusort.dylib'] OPERATOR(pg_catalog.&&) ARRAY(
       SELECT pg_catalog.reverse(pg_catalog.split_part(pg_catalog.reverse(name), '/', 1))
-      FROM pg_catalog.string_to_table(pg_catalog.translate(entries.libraries, ' "', ''), ',') AS name))
+      FROM pg_catalog.string_to_table(pg_catalog.translate(entries.libraries, E' \t\n\r\f\v"', ''), ',') AS name))
   SELECT e.engine, e.available, e.detail, e.device, e.device_memory, e.driver, e.runtime, e.mapped_bytes,
     e.service_pid, preloaded.places
   FROM gpusort_engine_list() e, preloaded;

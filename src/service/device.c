@@ -51,6 +51,8 @@ fail_all(const char *reason)
 		Latch	   *latch = request->latch;
 
 		(void) gpusort_request_change(request, GPUSORT_REQUEST_LEFT, GPUSORT_REQUEST_FREE);
+		if (state == GPUSORT_REQUEST_SUBMITTED && reason == NULL)
+			SetLatch(latch);	/* it has come too late, and its backend starts the next service */
 		if (state != GPUSORT_REQUEST_SORTED && (state != GPUSORT_REQUEST_SUBMITTED || reason == NULL))
 			continue;
 		strlcpy(request->error, reason != NULL ? reason : "The GPU service ended.", sizeof(request->error));

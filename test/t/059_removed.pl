@@ -24,7 +24,7 @@ my $places = q{SELECT coalesce((SELECT string_agg(place, ', ' ORDER BY place COL
 is($node->safe_psql('postgres', $places), 'nothing', 'no setting loads the library');
 $node->safe_psql('postgres', <<'SQL');
 ALTER DATABASE shop SET session_preload_libraries = 'gpusort';
-ALTER DATABASE "Other shop" SET session_preload_libraries = 'auto_explain', '$libdir/gpusort.so';
+ALTER DATABASE "Other shop" SET session_preload_libraries = 'auto_explain', '/a=b/gpusort.so';
 ALTER ROLE alice IN DATABASE shop SET session_preload_libraries = 'gpusort';
 ALTER ROLE alice SET session_preload_libraries = 'gpusorted', 'auto_explain';
 SQL
