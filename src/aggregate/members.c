@@ -108,7 +108,7 @@ add_any_value(GpusortMember *member, Datum value)
 	MemoryContext old = MemoryContextSwitchTo(member->group_cxt);
 
 	if (member->store == NULL && member->kind != GPUSORT_AGGREGATE_SORTED &&
-		member->bytes + member->nvalues * sizeof(Datum) > member->memory)
+		member->bytes + (member->nvalues < member->room ? member->room : 2 * member->room) * sizeof(Datum) > member->memory)
 		begin_store(member);
 	if (member->store != NULL)
 		store_value(member, value);

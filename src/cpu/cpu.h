@@ -65,10 +65,10 @@ typedef struct GpusortCpuOptions
 	bool		(*serve) (void);
 } GpusortCpuOptions;
 
-/* Threads leave longer strings to the caller, because reading them cannot be interrupted. */
+/* Longer strings of stored rows are left to the backend, because reading them cannot be interrupted. */
 #define GPUSORT_STRING_BYTES	8192
 
-/* A string of at most GPUSORT_STRING_BYTES, not terminated; the caller owns the bytes */
+/* A string, not terminated; the caller owns the bytes */
 typedef struct GpusortString
 {
 	const char *bytes;			/* NULL: a NULL */

@@ -106,14 +106,19 @@ struct Sorter
 	bool
 	sort_keys(uint64_t *keys, size_t n)
 	{
-		if (n > AT_ONCE)
+		while (n > AT_ONCE)
 		{
 			uint64_t	a = keys[n / 4];
 			uint64_t	b = keys[n / 2];
 			uint64_t	median = std::max(std::min(a, b), std::min(std::max(a, b), keys[n - 1]));
 			size_t		less = std::partition(keys, keys + n, [=](uint64_t key) { return key < median; }) - keys;
+			bool		first = less < n - less;
 
-			return !stopped(n) && sort_keys(keys, less) && sort_keys(keys + less, n - less);
+			/* the smaller part first, so that calls are not deep */
+			if (stopped(n) || !sort_keys(first ? keys : keys + less, first ? less : n - less))
+				return false;
+			keys += first ? less : 0;
+			n = first ? n - less : less;
 		}
 		gpusort_cpu_sort_few(keys, n, sizeof(uint64_t));
 		return !stopped(n);
@@ -194,6 +199,8 @@ struct Sorter
 
 				rows[i].equal = false;
 				keys[i] = (input.descending ? ~word : word) >> place_bits << place_bits | i;
+				if (stopped(1))
+					return false;
 			}
 			if (!sort_keys(keys, n))
 				return false;
@@ -201,6 +208,8 @@ struct Sorter
 			{
 				room[i] = rows[keys[i] & (((uint64_t) 1 << place_bits) - 1)];
 				keys[i] >>= place_bits;
+				if (stopped(1))
+					return false;
 			}
 			memcpy(rows, room, n * sizeof(Row));
 			for (size_t begin = 0, end; begin < n; begin = end)

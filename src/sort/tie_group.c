@@ -289,8 +289,8 @@ sort_distinct(GpusortTiedGroup *group, TiedRow *rows, uint64 n, uint32 *order)
 
 /* ---- strings ---- */
 
-/* Per row, beside what the search for ties has counted and freed: a string, its place in the order, and a mark */
-#define STRING_BYTES	(sizeof(GpusortString) + sizeof(uint32) + sizeof(uint8))
+/* Per row, beside what the search for ties has counted and freed: its value, a string, its place in the order, and a mark */
+#define STRING_BYTES	(sizeof(TiedRow) + sizeof(GpusortString) + sizeof(uint32) + sizeof(uint8))
 
 /* A GpusortTieInput.string, and its prefetch */
 static bool
@@ -524,15 +524,17 @@ gpusort_ties_sort_group(GpusortTiedGroup *group, uint32 *order, uint64 n, int co
 	GpusortStream *stream = group->stream;
 	Size		room = group->room;
 
-	if (column == 0 && n > FEW_ROWS)
+	if (n > FEW_ROWS)
 	{
+		int			open;
+
 		gpusort_rowstore_put(&stream->rows.store, order[0], stream->left);
-		column = gpusort_rowkey_open_column(stream->rows.key, stream->left);
+		open = gpusort_rowkey_open_column(stream->rows.key, stream->left);
 		/* equal rows, which are in the order of arrival */
-		if (column < 0 && stream->rows.doubt.crowded == 0)
+		if (open < 0 && stream->rows.doubt.crowded == 0)
 			return;
-		if (column < 0 || !equal_before(stream, order, n, column))
-			column = 0;
+		if (column == 0 && open > 0 && equal_before(stream, order, n, open))
+			column = open;
 	}
 	sort_group(group, order, n, column);
 	if (group->room < room)
