@@ -6,7 +6,7 @@
 #   PARTS="unit regress"    the parts to run; both by default
 #
 # unit      the unit tests.  Emulation is 10 to 50 times as slow as the processor, so
-#           cpu_test runs in a short form.  Those that qemu cannot run are skipped by name.
+#           cpu_test and cpu_words_test run in a short form.  Those that qemu cannot run are skipped by name.
 # regress   the SQL suite, with an emulated PostgreSQL, of the build with WITH_CUDA=no and
 #           of the stand-in's.
 #
@@ -91,7 +91,8 @@ test_unit() {
       # qemu keeps 0.3 MB of each thread that has ended: merge_test's would take 20 GB
       merge_test) say "skipped: $program, which starts too many threads for qemu" ;;
       large_memory_*) say "skipped: $program, since qemu has neither RLIMIT_AS nor MADV_FREE" ;;
-      cpu_test) run_emulated "$program" 100003 ;;
+      cpu_test | cpu_words_test) run_emulated "$program" 100003 ;;
+      cpu_stops_test) say "skipped: $program, whose inputs are too large for qemu" ;;
       *) run_emulated "$program" ;;
     esac
   done

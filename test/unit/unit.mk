@@ -9,6 +9,8 @@ unit_objects = $(patsubst %,build/unit/%.o,$(1))
 
 build/unit/keybits_test: $(call unit_objects,test/unit/keybits_test)
 build/unit/cpu_test: $(call unit_objects,test/unit/cpu_test src/key/encode src/base/pages) src/cpu/cpu.o src/cpu/words.o src/cpu/vqsort.o
+build/unit/cpu_words_test: $(call unit_objects,test/unit/cpu_words_test src/base/pages) src/cpu/cpu.o src/cpu/words.o src/cpu/vqsort.o
+build/unit/cpu_stops_test: $(call unit_objects,test/unit/cpu_stops_test src/base/pages) src/cpu/cpu.o src/cpu/words.o src/cpu/vqsort.o
 build/unit/collate_test: $(call unit_objects,test/unit/collate_test src/base/pages) src/cpu/collate.o
 build/unit/tied_test: $(call unit_objects,test/unit/tied_test src/key/encode src/base/pages) $(addprefix src/cpu/,tied.o cpu.o words.o vqsort.o)
 build/unit/share_test: $(call unit_objects,test/unit/share_test src/base/pages) src/cpu/share.o
@@ -20,7 +22,7 @@ build/unit/losertree_test: $(call unit_objects,test/unit/losertree_test)
 build/unit/merge_path_test: $(call unit_objects,test/unit/merge_path_test)
 build/unit/word_plan_test: $(call unit_objects,test/unit/word_plan_test)
 
-UNIT_TESTS = $(addprefix build/unit/,keybits_test cpu_test collate_test tied_test share_test large_memory_test large_memory_asan_test \
+UNIT_TESTS = $(addprefix build/unit/,keybits_test cpu_test cpu_words_test cpu_stops_test collate_test tied_test share_test large_memory_test large_memory_asan_test \
 	huge_page_test page_maker_test losertree_test merge_path_test word_plan_test)
 
 # This flag applies to the program's objects as well, which are its own.
