@@ -11,7 +11,7 @@
 #include "miscadmin.h"
 #include "utils/memutils.h"
 
-#include "sort/sort_state.h"
+#include "sort/sort_steps.h"
 
 void
 gpusort_check_begin(GpusortStream *stream, const GpusortStreamInput *input)

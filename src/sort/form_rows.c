@@ -18,7 +18,7 @@
 
 #include "base/fault.h"
 #include "base/memory.h"
-#include "sort/sort_state.h"
+#include "sort/sort_steps.h"
 
 /* Rows, at most, of the sample by which the words of the keys are chosen. */
 #define SAMPLE_ROWS		4096

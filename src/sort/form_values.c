@@ -10,7 +10,7 @@
 #include "executor/executor.h"
 #include "miscadmin.h"
 
-#include "sort/sort_state.h"
+#include "sort/sort_steps.h"
 
 static void
 begin(GpusortStream *stream)

@@ -16,7 +16,7 @@
 #include "base/pages.h"
 #include "compat.h"
 #include "guc.h"
-#include "sort/sort_state.h"
+#include "sort/sort_steps.h"
 
 /* A key set is complete when memory is left for less than this part of its rows. */
 #define LEAST_PART		64

@@ -21,7 +21,7 @@
 #include "port/pg_bitutils.h"
 
 #include "base/memory.h"
-#include "sort/sort_state.h"
+#include "sort/sort_steps.h"
 
 /* With more rows of each group, a sort takes less time. */
 #define MOST_LISTED		16

@@ -18,7 +18,7 @@
 #include "executor/executor.h"
 #include "miscadmin.h"
 
-#include "sort/sort_state.h"
+#include "sort/sort_steps.h"
 
 /* Rows are taken from a run if this part of them is left, or less. */
 #define RUN_LEFT		0.9

@@ -29,7 +29,7 @@
 
 #include "base/arena.h"
 #include "base/pages.h"
-#include "sort/sort_state.h"
+#include "sort/sort_steps.h"
 
 /* States of the sample */
 #define SAMPLE_WRITTEN		1

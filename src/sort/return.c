@@ -11,7 +11,7 @@
 
 #include "base/fault.h"
 #include "compat.h"
-#include "sort/sort_state.h"
+#include "sort/sort_steps.h"
 
 /* Returns to the first row. */
 static void

@@ -13,7 +13,7 @@
 
 #include "base/pages.h"
 #include "base/stat.h"
-#include "sort/sort_state.h"
+#include "sort/sort_steps.h"
 
 /* The look-ahead of the prefetches of keys, in rows */
 #define KEY_AHEAD		32

@@ -26,7 +26,7 @@
 #include "utils/wait_event.h"
 
 #include "compat.h"
-#include "sort/sort_state.h"
+#include "sort/sort_steps.h"
 
 /* Shares of a process, on average, and of all, at most */
 #define PROCESS_SHARES		4

@@ -16,7 +16,7 @@
 #include "base/fault.h"
 #include "base/pages.h"
 #include "compat.h"
-#include "sort/sort_state.h"
+#include "sort/sort_steps.h"
 
 /* The most rows that core's heap keeps faster than words of strings under libc are made */
 #define HEAP_ROWS			128

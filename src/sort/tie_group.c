@@ -34,7 +34,7 @@
 
 #include "base/memory.h"
 #include "cpu/cpu.h"
-#include "sort/sort_state.h"
+#include "sort/sort_steps.h"
 
 /* In a group of at most this many rows, taking the values out does not pay. */
 #define FEW_ROWS		8

@@ -18,7 +18,7 @@
 
 #include "base/memory.h"
 #include "cpu/cpu.h"
-#include "sort/sort_state.h"
+#include "sort/sort_steps.h"
 
 /*
  * Compressed or TOASTed values of a group are expanded all at once if that takes

@@ -33,7 +33,7 @@
 
 #include "base/memory.h"
 #include "cpu/cpu.h"
-#include "sort/sort_state.h"
+#include "sort/sort_steps.h"
 
 /* The least rows at which a trim is made: fewer would not be worth its fixed costs. */
 #define LEAST_ROWS		4096

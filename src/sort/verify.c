@@ -25,7 +25,7 @@
 #include "base/memory.h"
 #include "cpu/cpu.h"
 #include "key/key.h"
-#include "sort/sort_state.h"
+#include "sort/sort_steps.h"
 
 /*
  * The most that repairs may cost: a unit for a row moved, COMPARISON_UNITS for a

@@ -33,7 +33,7 @@
 #include "base/fault.h"
 #include "base/memory.h"
 #include "cpu/cpu.h"
-#include "sort/sort_state.h"
+#include "sort/sort_steps.h"
 
 /* In a store with fewer bytes of rows, the copies take longer than the misses that they save. */
 #define MIN_BYTES		((Size) 128 * 1024 * 1024)
