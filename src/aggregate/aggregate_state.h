@@ -268,20 +268,6 @@ extern void gpusort_order_sort(GpusortOrder *order);
 /* Goes to the next row.  False at the end. */
 extern bool gpusort_order_step(GpusortOrder *order);
 
-/* The same, unless the current row has not been taken. */
-static inline bool
-gpusort_order_fetch(GpusortOrder *order)
-{
-	if (order->fetched)
-		return true;
-	if (unlikely(!order->only_words || order->nnext == 0 || order->allocates))
-		return gpusort_order_step(order);
-	order->word = *order->next_words++;
-	order->nnext--;
-	order->is_word = order->fetched = true;
-	return true;
-}
-
 /* Takes the current row: the next fetch goes on. */
 static inline void
 gpusort_order_take(GpusortOrder *order)
@@ -316,32 +302,8 @@ extern void gpusort_order_begin_group(GpusortOrder *order);
 /* Are the columns of its group equal to those that the order, or another one, has kept? */
 extern bool gpusort_order_joins_group(GpusortOrder *order, const GpusortOrder *other);
 
-/* Is the current row in the group that the order has begun? */
-static inline bool
-gpusort_order_in_group(GpusortOrder *order)
-{
-	if (order->only_words)
-		return gpusort_order_fields(order, order->ngroups) == order->group.word;
-	return gpusort_order_joins_group(order, order);
-}
-
-/* Is it equal to the last row that was kept, in the sorted columns behind those of the groups?  Else keeps it. */
+/* Is the current row equal to the last one that was kept, in the sorted columns behind those of the groups?  Else keeps it. */
 extern bool gpusort_order_keep_repeats(GpusortOrder *order);
-
-static inline bool
-gpusort_order_repeats(GpusortOrder *order)
-{
-	uint64		word;
-	bool		repeats;
-
-	if (!order->fast_repeats)
-		return gpusort_order_keep_repeats(order);
-	word = gpusort_order_fields(order, order->nsorted);
-	repeats = order->last.known && order->last.word == word;
-	order->last.word = word;
-	order->last.known = true;
-	return repeats;
-}
 
 /*
  * If all rows are words, takes the current one and those behind it that are of the same group, *n of them.  They are valid until the

@@ -25,6 +25,49 @@
 /* More memory than there is */
 #define UNLIMITED_MEMORY	((Size) 1 << 40)
 
+/* ---- rows of an order, fast where they are words ---- */
+
+/* Goes to the next row of an order, unless the current one has not been taken.  False at the end. */
+static inline bool
+order_fetch(GpusortOrder *order)
+{
+	if (order->fetched)
+		return true;
+	if (unlikely(!order->only_words || order->nnext == 0 || order->allocates))
+		return gpusort_order_step(order);
+	order->word = *order->next_words++;
+	order->nnext--;
+	order->is_word = order->fetched = true;
+	return true;
+}
+
+/* Is the current row in the group that the order has begun? */
+static inline bool
+order_in_group(GpusortOrder *order)
+{
+	if (order->only_words)
+		return gpusort_order_fields(order, order->ngroups) == order->group.word;
+	return gpusort_order_joins_group(order, order);
+}
+
+/* gpusort_order_keep_repeats(), and fast if a word tells it */
+static inline bool
+order_repeats(GpusortOrder *order)
+{
+	uint64		word;
+	bool		repeats;
+
+	if (!order->fast_repeats)
+		return gpusort_order_keep_repeats(order);
+	word = gpusort_order_fields(order, order->nsorted);
+	repeats = order->last.known && order->last.word == word;
+	order->last.word = word;
+	order->last.known = true;
+	return repeats;
+}
+
+/* ---- sources ---- */
+
 /* An order, and what becomes of its rows */
 typedef struct Source
 {
@@ -272,7 +315,7 @@ take_row(GpusortResults *results, Source *source)
 
 	if (source->compares && passes(order, source->filter))
 	{
-		source->run = gpusort_order_repeats(order) ? source->run + 1 : 1;
+		source->run = order_repeats(order) ? source->run + 1 : 1;
 		if (source->only_distinct && source->run > 1)
 			return;
 	}
@@ -367,7 +410,7 @@ fetch(GpusortResults *results, Source *source)
 	GpusortOrder *order = source->order;
 
 	if (!order->direct)
-		return gpusort_order_fetch(order);
+		return order_fetch(order);
 	if (!order->fetched && results->next == results->page.count && !results->ended)
 	{
 		CHECK_FOR_INTERRUPTS();
@@ -408,7 +451,7 @@ read_group(GpusortResults *results, Source *source)
 		}
 		take_row(results, source);
 		gpusort_order_take(order);
-	} while (fetch(results, source) && (results->ngroups == 0 || gpusort_order_in_group(order)));
+	} while (fetch(results, source) && (results->ngroups == 0 || order_in_group(order)));
 }
 
 /* Reads the rows of the next group, or all rows if there are no groups.  False at the end. */

@@ -346,15 +346,9 @@ extern void gpusort_weights_encode(const GpusortRowColumn *column, const char *d
  * may be interrupted.  Under libc, the order of the weights is not certain to be the collation's.  Reads no more of the
  * string than fills n bytes, and at most GPUSORT_LIBC_STRING_BYTES.
  */
+extern int	gpusort_weights_read(const GpusortWeights *weights, const char *data, Size length, uint8 *bytes, int n);
 extern int	gpusort_icu_weights(GpusortIcu *icu, const char *data, Size length, uint8 *bytes, int n) GPUSORT_ICU_ONLY;
 extern int	gpusort_libc_weights(const GpusortLibc *libc, const char *data, Size length, uint8 *bytes, int n);
-
-static inline int
-gpusort_weights_read(const GpusortWeights *weights, const char *data, Size length, uint8 *bytes, int n)
-{
-	return weights->icu != NULL ? gpusort_icu_weights(weights->icu, data, length, bytes, n) :
-		gpusort_libc_weights(weights->libc, data, length, bytes, n);
-}
 
 /* ---- icu.c: the weights of texts under an ICU collation ---- */
 

@@ -10,7 +10,7 @@
  *
  * Under libc's rules PostgreSQL orders text by strcoll(), then by bytes.  It does not sort by the keys that strxfrm()
  * makes, because in some versions and locales of libc the two disagree.  Sorting by keys is several times faster,
- * though.  So these words only propose an order: node/verify.c compares each two neighbours of the sorted run by
+ * though.  So these words only propose an order: sort/verify.c compares each two neighbours of the sorted run by
  * strcoll(), n - 1 times instead of n log2(n), and repairs what is wrong.  The order is strcoll()'s whatever the
  * words are.
  *
@@ -33,6 +33,13 @@
 /* Bits in front of the weights: NULL's flag, and in a column with a prefix the place */
 #define FLAG_BITS		1
 #define PLACE_BITS		2
+
+int
+gpusort_weights_read(const GpusortWeights *weights, const char *data, Size length, uint8 *bytes, int n)
+{
+	return weights->icu != NULL ? gpusort_icu_weights(weights->icu, data, length, bytes, n) :
+		gpusort_libc_weights(weights->libc, data, length, bytes, n);
+}
 
 /* Sets head, whose words are 0, to what tells a string from others: as many bits as the column's words have. */
 static inline void
